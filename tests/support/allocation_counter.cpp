@@ -26,10 +26,12 @@ std::atomic<std::uint64_t> allocations{0};
 extern "C" {
 
 // The C library's own allocator, under the names that remain when its public ones are replaced.
-void* __libc_malloc(std::size_t bytes);                           // NOLINT(bugprone-reserved-identifier)
-void* __libc_calloc(std::size_t count, std::size_t bytes);        // NOLINT(bugprone-reserved-identifier)
-void* __libc_realloc(void* block, std::size_t bytes);             // NOLINT(bugprone-reserved-identifier)
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);  // NOLINT(bugprone-reserved-identifier)
+// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming)
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* block, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming)
 
 void* malloc(std::size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);

@@ -14,6 +14,8 @@
 namespace {
 
 using namespace syncguard::protocol;
+using syncguard::error;
+using syncguard::error_code;
 using syncguard::fence;
 using syncguard::testing::allocation_counter;
 
@@ -23,6 +25,15 @@ void counter_counts(void**) {
   const allocation_counter counter;
   const std::string long_enough_for_the_heap(1000, 'x');
   assert_in_range(counter.count(), 1, 10);
+}
+
+void error_allocates_for_its_context_alone(void**) {
+  const allocation_counter counter;
+  error what{error_code::rate_limited, "the queue is full"};
+  const error copy{what};
+  assert_int_equal(counter.count(), 0);
+  what.with_context("key", "", "cause");
+  assert_int_equal(counter.count(), 1);
 }
 
 void protocol_allocates_nothing(void**) {
@@ -52,7 +63,7 @@ void protocol_allocates_nothing(void**) {
       decoded_record damaged;
       decode_record(json.substr(1), damaged);
     }
-    if (classify_error("READONLY You can't write") == syncguard::error_code::internal) ++bytes_made;
+    if (classify_error("READONLY You can't write") == error_code::internal) ++bytes_made;
     if (fence::parse("nonsense") || lock_id::parse("nonsense")) ++bytes_made;
   }
   assert_int_equal(counter.count(), 0);
@@ -68,6 +79,7 @@ int main() {
   }
   const CMUnitTest tests[] = {
       cmocka_unit_test(counter_counts),
+      cmocka_unit_test(error_allocates_for_its_context_alone),
       cmocka_unit_test(protocol_allocates_nothing),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -4,7 +4,6 @@
 #include <string>
 #include <type_traits>
 
-#include "support/allocation_counter.hpp"
 #include "support/cmocka.hpp"
 
 namespace {
@@ -99,20 +98,6 @@ void copy_is_independent_and_move_leaves_nothing(void**) {
   assert_text_equal(moved.key(), "k");
 }
 
-void plain_error_allocates_nothing(void**) {
-  if (!syncguard::testing::allocation_counter::available()) {
-    note("skipped: a sanitizer has replaced the allocator, there is nothing to count with");
-    skip();
-  }
-  const syncguard::testing::allocation_counter counter;
-  const error what{error_code::rate_limited, "the queue is full"};
-  const error copy{what};
-  assert_int_equal(counter.count(), 0);
-  error with{error_code::rate_limited, "the queue is full"};
-  with.with_context("k", "", "");
-  assert_int_equal(counter.count(), 1);
-}
-
 void describe_shows_what_is_known_on_one_line(void**) {
   error what{error_code::service_unavailable, "the server refused the connection"};
   assert_text_equal(describe(what), "ServiceUnavailable: the server refused the connection");
@@ -137,7 +122,6 @@ int main() {
       cmocka_unit_test(context_keeps_zero_bytes_and_replaces_the_old),
       cmocka_unit_test(context_too_long_is_cut_off),
       cmocka_unit_test(copy_is_independent_and_move_leaves_nothing),
-      cmocka_unit_test(plain_error_allocates_nothing),
       cmocka_unit_test(describe_shows_what_is_known_on_one_line),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
