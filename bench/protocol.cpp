@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "protocol/error_map.hpp"
-#include "protocol/key_hash.hpp"
+#include <syncguard/key_hash.hpp>
 #include "protocol/record.hpp"
 #include "protocol/storage_key.hpp"
 #include "protocol/user_key.hpp"
@@ -18,6 +18,8 @@ namespace {
 
 using namespace syncguard::protocol;
 using syncguard::fence;
+using syncguard::hash_key;
+using syncguard::lock_id;
 using syncguard::testing::allocation_counter;
 
 constexpr int rounds = 5;

@@ -1,4 +1,4 @@
-#include "protocol/key_hash.hpp"
+#include <syncguard/key_hash.hpp>
 
 #include <cstdint>
 #include <span>
@@ -6,9 +6,13 @@
 
 #include "protocol/utf8.hpp"
 
-namespace syncguard::protocol {
+namespace syncguard {
 
 namespace {
+
+using protocol::decomposed_max;
+using protocol::is_ascii;
+using protocol::normalize_nfc;
 
 constexpr std::size_t stack_text_bytes = 2048;
 
@@ -66,4 +70,4 @@ std::optional<key_hash> hash_key(std::string_view text) {
   return hash_normalized(text, work);
 }
 
-}  // namespace syncguard::protocol
+}  // namespace syncguard

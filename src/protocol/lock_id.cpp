@@ -1,4 +1,4 @@
-#include "protocol/lock_id.hpp"
+#include <syncguard/lock_id.hpp>
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 #include "protocol/base64url.hpp"
 
-namespace syncguard::protocol {
+namespace syncguard {
 
 namespace {
 
@@ -31,7 +31,7 @@ result<lock_id> lock_id::parse(std::string_view text) noexcept {
 
 lock_id lock_id::from_bytes(std::span<const std::uint8_t, random_bytes> bytes) noexcept {
   lock_id id;
-  base64url_16(bytes, id.characters_);
+  protocol::base64url_16(bytes, id.characters_);
   return id;
 }
 
@@ -43,4 +43,4 @@ lock_id lock_id::generate() noexcept {
   return from_bytes(bytes);
 }
 
-}  // namespace syncguard::protocol
+}  // namespace syncguard

@@ -18,7 +18,7 @@
 
 #include "protocol/inline_string.hpp"
 #include "protocol/json_escape.hpp"
-#include "protocol/lock_id.hpp"
+#include <syncguard/lock_id.hpp>
 #include "protocol/user_key.hpp"
 
 namespace syncguard::protocol {

@@ -8,7 +8,7 @@
 #include <syncguard/result.hpp>
 
 #include "protocol/inline_string.hpp"
-#include "protocol/lock_id.hpp"
+#include <syncguard/lock_id.hpp>
 
 namespace syncguard::protocol {
 

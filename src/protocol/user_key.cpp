@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "protocol/lock_id.hpp"
+#include <syncguard/lock_id.hpp>
 #include "protocol/utf8.hpp"
 
 namespace syncguard::protocol {

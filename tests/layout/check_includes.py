@@ -8,7 +8,8 @@ import pathlib
 import re
 import sys
 
-VALUES = {"syncguard/error.hpp", "syncguard/export.hpp", "syncguard/fence.hpp", "syncguard/result.hpp"}
+VALUES = {"syncguard/error.hpp", "syncguard/export.hpp", "syncguard/fence.hpp", "syncguard/key_hash.hpp", "syncguard/lock_id.hpp",
+          "syncguard/result.hpp"}
 INPUT_OUTPUT = {"hiredis": r"(hiredis/)?(hiredis|hiredis_ssl|async|read|alloc|sds|net)\.h|adapters/.*",
                 "libuv": r"uv\.h|uv/.*",
                 "libevent": r"event2?/.*|event\.h|evhttp\.h",

@@ -15,6 +15,7 @@ namespace {
 
 using namespace syncguard::protocol;
 using syncguard::fence;
+using syncguard::lock_id;
 using syncguard::testing::redis_reply;
 using syncguard::testing::redis_server;
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "protocol/error_map.hpp"
-#include "protocol/key_hash.hpp"
+#include <syncguard/key_hash.hpp>
 #include "protocol/record.hpp"
 #include "protocol/storage_key.hpp"
 #include "protocol/user_key.hpp"
@@ -17,6 +17,8 @@ using namespace syncguard::protocol;
 using syncguard::error;
 using syncguard::error_code;
 using syncguard::fence;
+using syncguard::hash_key;
+using syncguard::lock_id;
 using syncguard::testing::allocation_counter;
 
 constexpr int rounds = 1000;

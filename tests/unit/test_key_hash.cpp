@@ -1,4 +1,4 @@
-#include "protocol/key_hash.hpp"
+#include <syncguard/key_hash.hpp>
 
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace {
 
-using syncguard::protocol::hash_key;
+using syncguard::hash_key;
 
 std::string repeat(std::string_view text, int times) {
   std::string all;

@@ -1,4 +1,4 @@
-#include "protocol/lock_id.hpp"
+#include <syncguard/lock_id.hpp>
 
 #include <array>
 #include <set>
@@ -10,7 +10,7 @@
 namespace {
 
 using syncguard::error_code;
-using syncguard::protocol::lock_id;
+using syncguard::lock_id;
 
 static_assert(!std::is_default_constructible_v<lock_id>);
 static_assert(std::is_trivially_copyable_v<lock_id> && sizeof(lock_id) == 22);

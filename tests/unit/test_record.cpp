@@ -9,6 +9,7 @@ namespace {
 using namespace syncguard::protocol;
 using namespace std::string_view_literals;
 using syncguard::fence;
+using syncguard::lock_id;
 
 constexpr std::string_view complete =
     R"({"lockId":"abcdefghijklmnopqrst-_","expiresAtMs":1700000030000,"acquiredAtMs":1700000000000,)"

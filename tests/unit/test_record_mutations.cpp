@@ -15,6 +15,7 @@ namespace {
 
 using namespace syncguard::protocol;
 using syncguard::fence;
+using syncguard::lock_id;
 
 constexpr int mutations = 100'000;
 

@@ -9,6 +9,7 @@ namespace {
 
 using namespace syncguard::protocol;
 using syncguard::error_code;
+using syncguard::lock_id;
 
 storage_key_buffer out;
 

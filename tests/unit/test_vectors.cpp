@@ -11,8 +11,8 @@
 
 #include "protocol/config.hpp"
 #include "protocol/error_map.hpp"
-#include "protocol/key_hash.hpp"
-#include "protocol/lock_id.hpp"
+#include <syncguard/key_hash.hpp>
+#include <syncguard/lock_id.hpp>
 #include "protocol/storage_key.hpp"
 #include "protocol/user_key.hpp"
 #include "support/cmocka.hpp"
@@ -23,6 +23,8 @@ namespace {
 using namespace syncguard::protocol;
 using syncguard::error_code;
 using syncguard::fence;
+using syncguard::hash_key;
+using syncguard::lock_id;
 
 yyjson_doc* document = nullptr;
 

@@ -6,9 +6,10 @@
 #include <span>
 #include <string_view>
 
+#include <syncguard/export.hpp>
 #include <syncguard/result.hpp>
 
-namespace syncguard::protocol {
+namespace syncguard {
 
 // The name of one acquisition: 16 random bytes as 22 characters of base64url without padding. Whoever knows it can
 // release and extend that lock, so it is never logged in the clear unless the user asks for it.
@@ -16,7 +17,7 @@ namespace syncguard::protocol {
 // Ownership: a value of 22 bytes; there is no such thing as an invalid one.
 // Errors: parse() says InvalidArgument.
 // Allocates: never.
-class lock_id {
+class SYNCGUARD_API lock_id {
  public:
   static constexpr std::size_t length = 22;
   static constexpr std::size_t random_bytes = 16;
@@ -31,6 +32,7 @@ class lock_id {
   static lock_id generate() noexcept;
 
   std::string_view view() const noexcept { return {characters_.data(), characters_.size()}; }
+  operator std::string_view() const noexcept { return view(); }
 
   friend bool operator==(const lock_id&, const lock_id&) noexcept = default;
 
@@ -40,4 +42,4 @@ class lock_id {
   std::array<char, length> characters_{};
 };
 
-}  // namespace syncguard::protocol
+}  // namespace syncguard

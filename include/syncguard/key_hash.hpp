@@ -5,7 +5,9 @@
 #include <optional>
 #include <string_view>
 
-namespace syncguard::protocol {
+#include <syncguard/export.hpp>
+
+namespace syncguard {
 
 // What stands for a key or a lock id where it is shown or logged. Not a protection against somebody who guesses.
 struct key_hash {
@@ -20,6 +22,6 @@ struct key_hash {
 // Returns: nothing where the text is not UTF-8.
 // Allocates: never up to 2048 bytes, nor for ASCII of any length.
 // Errors: std::bad_alloc for longer texts.
-std::optional<key_hash> hash_key(std::string_view text);
+SYNCGUARD_API std::optional<key_hash> hash_key(std::string_view text);
 
-}  // namespace syncguard::protocol
+}  // namespace syncguard
