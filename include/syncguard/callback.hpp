@@ -24,9 +24,8 @@ class callback {
   callback(std::nullptr_t) noexcept {}
 
   template <class Callable>
-    requires(!std::is_same_v<std::remove_cvref_t<Callable>, callback> &&
-             std::is_invocable_v<std::remove_cvref_t<Callable>&, Argument>)
-  callback(Callable&& callable) {
+  requires(!std::is_same_v<std::remove_cvref_t<Callable>, callback> &&
+           std::is_invocable_v<std::remove_cvref_t<Callable>&, Argument>) callback(Callable&& callable) {
     using held = std::remove_cvref_t<Callable>;
     static_assert(sizeof(held) <= callback_capture_max_bytes, "the callback captures more than 48 bytes");
     static_assert(alignof(held) <= alignof(std::max_align_t), "the callback's captures are over-aligned");

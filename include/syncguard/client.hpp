@@ -35,10 +35,10 @@ enum class connection_state : std::uint8_t {
 SYNCGUARD_API std::string_view to_string(connection_state state) noexcept;
 
 struct tls_options {
-  std::string ca_file;           // certificates to trust; empty: the system's
-  std::string certificate_file;  // the client's own, with private_key_file
-  std::string private_key_file;
-  std::string server_name;  // the name to expect in the server's certificate; empty: the host of the URL
+  std::string ca_file{};           // certificates to trust; empty: the system's
+  std::string certificate_file{};  // the client's own, with private_key_file
+  std::string private_key_file{};
+  std::string server_name{};  // the name to expect in the server's certificate; empty: the host of the URL
 };
 
 struct client_options {
@@ -67,14 +67,14 @@ struct client_options {
   // Whether is_locked() may delete a record that expired more than two seconds ago.
   bool cleanup_in_is_locked = false;
 
-  tls_options tls;
+  tls_options tls{};
 
-  telemetry_sink telemetry;            // none: costs one branch
+  telemetry_sink telemetry{};          // none: costs one branch
   bool telemetry_include_raw = false;  // whether events carry keys and lock ids in the clear
 
   // Told of every change of the connection's state, with the error that caused it where there is one. May do anything,
   // destroying the client included.
-  std::function<void(connection_state state, const error* cause)> on_connection;
+  std::function<void(connection_state state, const error* cause)> on_connection{};
 };
 
 // Names an operation that was started. Using one that is over is harmless.
@@ -106,7 +106,8 @@ struct operation_handle {
 //   been used; hiredis does, a few times per turn.
 // Fork: in a child process every operation fails, and nothing is written to the parent's connection. A child must not
 //   run the parent's loop.
-// Signals: writing to a connection that the server has closed raises SIGPIPE; the program must ignore it, as servers do.
+// Signals: writing to a connection that the server has closed raises SIGPIPE; the program must ignore it, as servers
+// do.
 class SYNCGUARD_API client {
  public:
   // Starts connecting at once.

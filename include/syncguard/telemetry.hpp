@@ -38,14 +38,14 @@ SYNCGUARD_API std::string_view to_string(telemetry_reason reason) noexcept;
 //
 // Lifetime: the views live until the sink returns.
 struct telemetry_event {
-  telemetry_type type;
-  bool ok;  // done, held, found: the answer that was hoped for
+  telemetry_type type{};
+  bool ok = false;  // done, held, found: the answer that was hoped for
   telemetry_reason reason = telemetry_reason::none;
-  std::optional<syncguard::key_hash> key_hash;
-  std::optional<syncguard::key_hash> lock_id_hash;
-  std::string_view raw_key;      // empty unless include_raw
-  std::string_view raw_lock_id;  // empty unless include_raw
-  std::string_view detail;       // of the last three types
+  std::optional<syncguard::key_hash> key_hash{};
+  std::optional<syncguard::key_hash> lock_id_hash{};
+  std::string_view raw_key{};      // empty unless include_raw
+  std::string_view raw_lock_id{};  // empty unless include_raw
+  std::string_view detail{};       // of the last three types
 };
 
 // Errors: what the sink throws is swallowed; a failing sink never disturbs a lock.

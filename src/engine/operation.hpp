@@ -1,0 +1,117 @@
+#pragma once
+
+// One operation from its start to its completion, in a slot of the pool.
+//
+//   queued    waits in one of the engine's queues to be sent
+//   sent      travels in a batch, and waits for its answer
+//   deferred  its outcome is known, and is told at the end of the turn
+//
+// An operation whose caller has given up (time-out, cancel) while it was sent stays in its batch as `abandoned`: its
+// answer must still be looked at, because it may have acquired a lock that nobody wants.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include <syncguard/callback.hpp>
+#include <syncguard/lock_id.hpp>
+#include <syncguard/lock_info.hpp>
+#include <syncguard/result.hpp>
+
+#include "engine/retained_text.hpp"
+#include "engine/timer_wheel.hpp"
+
+namespace syncguard::engine {
+
+enum class operation_kind : std::uint8_t {
+  acquire,
+  release,
+  extend,
+  clean_up,
+  inspect,  // is_locked, of a record that could not be read
+  is_locked,
+  lookup_key,
+  lookup_id,
+};
+
+// Which kind of command carries an operation. In this order within a turn, so that reads see mutations.
+enum class travel_class : std::uint8_t { mutation, key_read, id_read };
+inline constexpr std::size_t travel_class_count = 3;
+
+constexpr travel_class class_of(operation_kind kind) noexcept {
+  if (kind <= operation_kind::inspect) return travel_class::mutation;
+  return kind == operation_kind::lookup_id ? travel_class::id_read : travel_class::key_read;
+}
+
+enum class operation_state : std::uint8_t { free, queued, sent, deferred };
+
+// Who is told. Nobody: an operation of the engine's own.
+using completion =
+    std::variant<std::monostate, callback<result<std::optional<grant>>>, callback<result<bool>>,
+                 callback<result<std::optional<server_time>>>, callback<result<std::optional<lock_info>>>,
+                 callback<result<std::optional<raw_lock_info>>>>;
+
+struct operation : timer {
+  operation_kind kind = operation_kind::acquire;
+  operation_state state = operation_state::free;
+  bool abandoned = false;      // the caller has been told already
+  bool maybe_applied = false;  // was sent and lost: it may have taken effect
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  std::optional<lock_id> id;
+  std::int64_t ttl_ms = 0;
+  std::int64_t started_us = 0;
+  retained_text key;
+  completion done;
+  std::optional<error> failure;  // of a deferred one
+
+  operation* previous = nullptr;
+  operation* next = nullptr;
+};
+
+// A list through the operations themselves.
+class operation_list {
+ public:
+  bool empty() const noexcept { return first_ == nullptr; }
+  std::size_t size() const noexcept { return size_; }
+  operation* front() const noexcept { return first_; }
+
+  void push_back(operation& item) noexcept {
+    item.previous = last_;
+    item.next = nullptr;
+    (last_ != nullptr ? last_->next : first_) = &item;
+    last_ = &item;
+    ++size_;
+  }
+
+  void remove(operation& item) noexcept {
+    (item.previous != nullptr ? item.previous->next : first_) = item.next;
+    (item.next != nullptr ? item.next->previous : last_) = item.previous;
+    item.previous = item.next = nullptr;
+    --size_;
+  }
+
+  operation* pop_front() noexcept {
+    operation* item = first_;
+    if (item != nullptr) remove(*item);
+    return item;
+  }
+
+  // Puts all of `other` in front, in its order.
+  void prepend(operation_list& other) noexcept {
+    if (other.empty()) return;
+    other.last_->next = first_;
+    (first_ != nullptr ? first_->previous : last_) = other.last_;
+    first_ = other.first_;
+    size_ += other.size_;
+    other = {};
+  }
+
+ private:
+  operation* first_ = nullptr;
+  operation* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace syncguard::engine

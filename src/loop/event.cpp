@@ -1,0 +1,139 @@
+// A client's life in a libevent base: one timer, an event that is made active for the end of a turn, hiredis' adapter
+// for the socket, evdns for names.
+//
+// An event that is made active runs after those that are active already, and before the base sleeps again.
+
+#include <syncguard/event.hpp>
+
+#include <event2/dns.h>
+#include <event2/util.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hiredis.h>
+
+#include "loop/addresses.hpp"
+#include "redis/event_loop.hpp"
+
+// The adapter is C, and not written for our warnings.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wpragmas"
+#include <adapters/libevent.h>
+#pragma GCC diagnostic pop
+
+namespace syncguard {
+
+namespace {
+
+struct event_deleter {
+  void operator()(::event* what) const noexcept { event_free(what); }
+};
+using event_pointer = std::unique_ptr<::event, event_deleter>;
+
+class libevent_event_loop;
+
+// A name being resolved. Belongs to evdns until it calls back, cancelled or not.
+struct lookup {
+  libevent_event_loop* asker;  // null: cancelled
+  evdns_getaddrinfo_request* request;
+};
+
+class libevent_event_loop final : public redis::event_loop {
+ public:
+  explicit libevent_event_loop(event_base* base) : base_(base) {}
+
+  ~libevent_event_loop() override {
+    cancel_resolve();
+    if (names_ != nullptr) evdns_base_free(names_, 1);
+  }
+
+  void open(redis::loop_sink& sink) override {
+    sink_ = &sink;
+    timer_.reset(event_new(
+        base_, -1, 0, [](evutil_socket_t, short, void* self) { told(self).on_timer(); }, this));
+    turn_end_.reset(event_new(
+        base_, -1, 0, [](evutil_socket_t, short, void* self) { told(self).on_turn_end(); }, this));
+    answered_.reset(event_new(
+        base_, -1, 0,
+        [](evutil_socket_t, short, void* data) {
+          auto& self = *static_cast<libevent_event_loop*>(data);
+          self.sink_->on_resolved(std::exchange(self.addresses_, {}), std::exchange(self.why_, ""));
+        },
+        this));
+  }
+
+  bool attach(redisAsyncContext& connection) override { return redisLibeventAttach(&connection, base_) == REDIS_OK; }
+
+  void arm(std::int64_t delay_ms) override {
+    if (delay_ms < 0) delay_ms = 0;
+    const timeval delay{.tv_sec = delay_ms / 1000, .tv_usec = delay_ms % 1000 * 1000};
+    event_base_update_cache_time(base_);  // the delay counts from now, not from when the turn began
+    event_add(timer_.get(), &delay);
+  }
+
+  void disarm() override { event_del(timer_.get()); }
+
+  void want_turn_end() override { event_active(turn_end_.get(), EV_TIMEOUT, 0); }
+
+  void resolve(const std::string& host) override {
+    cancel_resolve();
+    if (names_ == nullptr)
+      names_ = evdns_base_new(base_, EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    // Without a usable resolv.conf there is still the hosts file.
+    if (names_ == nullptr) names_ = evdns_base_new(base_, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    if (names_ == nullptr) return;  // nothing will be told, and the connection's own time-out ends the attempt
+    evdns_base_load_hosts(names_, "/etc/hosts");
+    evutil_addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    auto* asked = new lookup{this, nullptr};
+    lookup_ = asked;
+    // May call back before it returns, and then returns nothing.
+    evdns_getaddrinfo_request* request = evdns_getaddrinfo(names_, host.c_str(), nullptr, &hints, resolved, asked);
+    if (request != nullptr && lookup_ == asked) asked->request = request;
+  }
+
+  void cancel_resolve() override {
+    if (answered_ != nullptr) event_del(answered_.get());
+    lookup* asked = std::exchange(lookup_, nullptr);
+    if (asked == nullptr) return;
+    asked->asker = nullptr;
+    if (asked->request != nullptr) evdns_getaddrinfo_cancel(asked->request);
+  }
+
+ private:
+  static redis::loop_sink& told(void* self) { return *static_cast<libevent_event_loop*>(self)->sink_; }
+
+  // Told by an event of its own, because evdns may know the answer at once.
+  static void resolved(int status, evutil_addrinfo* found, void* data) {
+    const std::unique_ptr<lookup> asked{static_cast<lookup*>(data)};
+    auto addresses = numeric_addresses(found);
+    if (found != nullptr) evutil_freeaddrinfo(found);
+    libevent_event_loop* asker = asked->asker;
+    if (asker == nullptr) return;
+    asker->lookup_ = nullptr;
+    asker->addresses_ = std::move(addresses);
+    asker->why_ = status != 0 ? evutil_gai_strerror(status) : "";
+    event_active(asker->answered_.get(), EV_TIMEOUT, 0);
+  }
+
+  event_base* base_;
+  redis::loop_sink* sink_ = nullptr;
+  event_pointer timer_;
+  event_pointer turn_end_;
+  event_pointer answered_;
+  evdns_base* names_ = nullptr;
+  lookup* lookup_ = nullptr;
+  std::vector<std::string> addresses_;
+  const char* why_ = "";
+};
+
+}  // namespace
+
+loop event(event_base* where) { return loop{std::make_unique<libevent_event_loop>(where)}; }
+
+}  // namespace syncguard

@@ -1,0 +1,151 @@
+// A client's life in a libuv loop: one timer, a prepare handle for the end of a turn, hiredis' adapter for the socket.
+//
+// Prepare callbacks run right before the loop polls, so whatever was started in this turn leaves with it. A wish that
+// comes up inside such a callback would have to wait for the next event; an idle handle, which keeps the loop from
+// sleeping, is switched on for just that case.
+
+#include <syncguard/uv.hpp>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <hiredis.h>
+
+#include "loop/addresses.hpp"
+#include "redis/event_loop.hpp"
+
+// The adapter is C, and not written for our warnings.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wpragmas"
+#include <adapters/libuv.h>
+#pragma GCC diagnostic pop
+
+namespace syncguard {
+
+namespace {
+
+// libuv frees handles in its own time, so they live apart from the loop object and outlive it.
+struct handles {
+  uv_prepare_t turn_end;
+  uv_idle_t awake;
+  uv_timer_t timer;
+  redis::loop_sink* sink = nullptr;  // null: closed
+  bool in_turn_end = false;
+  int open = 3;
+
+  template <class Handle>
+  static handles& of(Handle* handle) noexcept {
+    return *static_cast<handles*>(handle->data);
+  }
+
+  template <class Handle>
+  void close(Handle& handle) noexcept {
+    uv_close(reinterpret_cast<uv_handle_t*>(&handle), [](uv_handle_t* closed) {
+      handles& self = of(closed);
+      if (--self.open == 0) delete &self;
+    });
+  }
+};
+
+// A name being resolved. The request belongs to libuv until it calls back, cancelled or not.
+struct lookup {
+  uv_getaddrinfo_t request;
+  redis::loop_sink* sink;
+  lookup** slot;
+};
+
+class uv_event_loop final : public redis::event_loop {
+ public:
+  explicit uv_event_loop(uv_loop_t* loop) : loop_(loop) {}
+
+  ~uv_event_loop() override {
+    cancel_resolve();
+    if (handles_ == nullptr) return;
+    handles_->sink = nullptr;
+    handles_->close(handles_->turn_end);
+    handles_->close(handles_->awake);
+    handles_->close(handles_->timer);
+  }
+
+  void open(redis::loop_sink& sink) override {
+    handles_ = new handles;
+    handles_->sink = &sink;
+    uv_prepare_init(loop_, &handles_->turn_end);
+    uv_idle_init(loop_, &handles_->awake);
+    uv_timer_init(loop_, &handles_->timer);
+    handles_->turn_end.data = handles_->awake.data = handles_->timer.data = handles_;
+  }
+
+  bool attach(redisAsyncContext& connection) override { return redisLibuvAttach(&connection, loop_) == REDIS_OK; }
+
+  void arm(std::int64_t delay_ms) override {
+    uv_update_time(loop_);  // the delay counts from now, not from when the turn began
+    uv_timer_start(
+        &handles_->timer,
+        [](uv_timer_t* timer) {
+          if (auto* sink = handles::of(timer).sink) sink->on_timer();
+        },
+        static_cast<std::uint64_t>(delay_ms > 0 ? delay_ms : 0), 0);
+  }
+
+  void disarm() override { uv_timer_stop(&handles_->timer); }
+
+  void want_turn_end() override {
+    if (handles_->in_turn_end) uv_idle_start(&handles_->awake, [](uv_idle_t*) {});
+    if (uv_is_active(reinterpret_cast<uv_handle_t*>(&handles_->turn_end)) == 0)
+      uv_prepare_start(&handles_->turn_end, end_turn);
+  }
+
+  void resolve(const std::string& host) override {
+    cancel_resolve();
+    auto* asked = new lookup{{}, handles_->sink, &lookup_};
+    asked->request.data = asked;
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    if (uv_getaddrinfo(loop_, &asked->request, resolved, host.c_str(), nullptr, &hints) == 0) {
+      lookup_ = asked;
+    } else {
+      delete asked;  // out of memory: nothing will be told, and the connection's own time-out ends the attempt
+    }
+  }
+
+  void cancel_resolve() override {
+    if (lookup_ == nullptr) return;
+    lookup_->slot = nullptr;
+    uv_cancel(reinterpret_cast<uv_req_t*>(&lookup_->request));  // may fail; then its answer is dropped
+    lookup_ = nullptr;
+  }
+
+ private:
+  static void end_turn(uv_prepare_t* handle) {
+    handles& self = handles::of(handle);
+    uv_prepare_stop(handle);
+    uv_idle_stop(&self.awake);
+    if (self.sink == nullptr) return;
+    self.in_turn_end = true;
+    self.sink->on_turn_end();
+    self.in_turn_end = false;  // the handles outlive this call whatever the sink did
+  }
+
+  static void resolved(uv_getaddrinfo_t* request, int status, addrinfo* found) {
+    const std::unique_ptr<lookup> asked{static_cast<lookup*>(request->data)};
+    auto addresses = numeric_addresses(found);
+    uv_freeaddrinfo(found);
+    if (asked->slot == nullptr) return;
+    *asked->slot = nullptr;
+    asked->sink->on_resolved(std::move(addresses), status != 0 ? uv_strerror(status) : "");
+  }
+
+  uv_loop_t* loop_;
+  handles* handles_ = nullptr;
+  lookup* lookup_ = nullptr;
+};
+
+}  // namespace
+
+loop uv(uv_loop_t* where) { return loop{std::make_unique<uv_event_loop>(where)}; }
+
+}  // namespace syncguard
