@@ -27,8 +27,8 @@
 --
 -- (without the blanks). Calls into Redis cost most, so what the batch will look at is read by two MGETs up front and
 -- kept in `value`, where later operations see what earlier ones changed; what is to be deleted is deleted by one DEL in
--- the end. Records that this library wrote are matched by a pattern, anchored at the front, so that nothing inside a
--- key can be taken for a field; those of other writers are decoded.
+-- the end. Records are matched by patterns: inside a JSON string every quote is escaped, so nothing in a key can be taken
+-- for a field. Only a record with nested values, or written with blanks, is decoded.
 --
 -- Out of memory: Redis refuses a script's first write if that one needs memory. An acquire begins with INCR and is
 -- refused; an extend begins with PEXPIRE and goes through.
@@ -36,8 +36,7 @@
 local tolerance_ms = 1000
 local cleanup_ms = 2000
 local fence_max = 900000000000000
-local head = '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+),'
-local head_and_rest = '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+)(,.+)$'
+local head = '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+)[,}]'
 local key_count = { a = 3, r = 1, x = 1, c = 1, i = 1, t = 3 }
 local argument_count = { a = 4, r = 2, x = 3, c = 1, i = 1, t = 1 }
 
@@ -78,10 +77,14 @@ local function decode(record)
   return readable and type(fields) == 'table' and fields or nil
 end
 
--- Owner and expiry; for a record of another writer, its fields, too. No expiry: unreadable.
+-- Owner and expiry; for a record that had to be decoded, its fields, too. No expiry: unreadable.
 local function facts(record)
   local owner, expires = match(record, head)
-  if owner then return owner, tonumber(expires) end
+  if not owner and not string.find(record, '[{%[]', 2) then
+    owner = match(record, '"lockId":"([%w_-]+)"')
+    expires = match(record, '"expiresAtMs":(%d+)[,}]')
+  end
+  if owner and expires then return owner, tonumber(expires) end
   local fields = decode(record)
   if not fields then return nil end
   local expiry = fields.expiresAtMs or fields.expiresAt
@@ -119,7 +122,7 @@ local function acquire(lock_key, index_key, fence_key, id, ttl, key)
     if not expires then return unreadable(lock_key) end
     if is_live(expires) then
       if owner ~= id then return format('L%d', expires) end
-      return format('A%s%d', match(record, '"fence":"(%d+)"}$') or fields and fields.fence or '', expires)
+      return format('A%s%d', match(record, '"fence":"(%d+)"') or fields and fields.fence or '', expires)
     end
     delete_index_of(owner)
   end
@@ -163,13 +166,7 @@ local function extend(index_key, id, ttl)
   local lock_key = get(index_key)
   local record = lock_key and get(lock_key)
   if not record then return 'N' end
-  local owner, expires, rest = match(record, head_and_rest)
-  local fields
-  if owner then
-    expires = tonumber(expires)
-  else
-    owner, expires, fields = facts(record)
-  end
+  local owner, expires, fields = facts(record)
   if owner ~= id then return 'O' end
   if not expires then return '!CORRUPT the record cannot be read' end
   if not is_live(expires) then
@@ -180,11 +177,11 @@ local function extend(index_key, id, ttl)
 
   local extended = now + tonumber(ttl)
   local fresh
-  if rest then
-    fresh = format('{"lockId":"%s","expiresAtMs":%d', id, extended) .. rest
-  else
+  if fields then
     fields[fields.expiresAtMs and 'expiresAtMs' or 'expiresAt'] = extended
     fresh = cjson.encode(fields)
+  else
+    fresh = string.gsub(record, '"expiresAtMs":%d+', format('"expiresAtMs":%d', extended), 1)
   end
   local kept = pcall_redis('PEXPIRE', index_key, ttl)
   if type(kept) == 'table' then return '!' .. kept.err end
@@ -228,15 +225,16 @@ end
 
 local run = { a = acquire, r = release, x = extend, c = clean_up, i = inspect, t = self_test }
 
--- What the operations will look at, first by the keys they name, then by those that index keys lead to.
-local wanted, indexes = {}, {}
+-- What the operations will look at: first the keys they name; then those that index keys lead to, and the fence
+-- counters of locks that are free.
+local wanted, indexes, acquires = {}, {}, {}
 local key_at, argument_at = 1, 2
 while argument_at <= #ARGV do
   local letter = ARGV[argument_at]
   local first = KEYS[key_at]
   wanted[#wanted + 1] = first
   if letter == 'a' then
-    wanted[#wanted + 1] = KEYS[key_at + 2]
+    acquires[#acquires + 1] = key_at
   elseif letter == 'r' or letter == 'x' then
     indexes[#indexes + 1] = first
   end
@@ -248,6 +246,9 @@ local led_to = {}
 for i = 1, #indexes do
   local lock_key = value[indexes[i]]
   if lock_key and value[lock_key] == nil then led_to[#led_to + 1] = lock_key end
+end
+for i = 1, #acquires do
+  if not value[KEYS[acquires[i]]] then led_to[#led_to + 1] = KEYS[acquires[i] + 2] end
 end
 read_all(led_to)
 

@@ -52,7 +52,7 @@ class static_text {
 // An error: a code, one sentence that says what happened, and what is known about where.
 //
 // Ownership: a value; it owns what it shows.
-// Lifetime: the views it hands out live as long as the error is neither assigned to, moved from nor destroyed.
+// Lifetime: the views it hands out live as long as the error is neither changed, moved from nor destroyed.
 // Thread: none of its own; a value that may be handed to another thread.
 // Errors: never throws. Where memory for key, lock id and cause cannot be had, they are left out and code and
 //   message remain.

@@ -36,6 +36,9 @@ constexpr auto words = std::to_array<meaning>({
     {"ECONNABORTED", error_code::service_unavailable},
     {"ENOTFOUND", error_code::service_unavailable},
     {"EAI_AGAIN", error_code::service_unavailable},
+    {"EAI_NONAME", error_code::service_unavailable},
+    {"EAI_NODATA", error_code::service_unavailable},
+    {"EAI_FAIL", error_code::service_unavailable},
     {"EPIPE", error_code::service_unavailable},
     {"ENOENT", error_code::service_unavailable},
     {"EHOSTUNREACH", error_code::service_unavailable},
@@ -47,6 +50,7 @@ constexpr auto plain_errors = std::to_array<meaning>({
     {"invalid password", error_code::auth_failed},
     {"auth ", error_code::auth_failed},
     {"client sent auth", error_code::auth_failed},
+    {"the user executing the script can't", error_code::auth_failed},  // NOPERM, as 7.0 says it inside a script
     {"invalid ", error_code::invalid_argument},
     {"syntax ", error_code::invalid_argument},
     {"db index ", error_code::invalid_argument},
@@ -59,12 +63,19 @@ constexpr auto phrases = std::to_array<meaning>({
     {"timed out", error_code::network_timeout},
     {"connection refused", error_code::service_unavailable},
     {"connection reset", error_code::service_unavailable},
-    {"connection aborted", error_code::service_unavailable},
+    {"connection abort", error_code::service_unavailable},
+    {"not connected", error_code::service_unavailable},
+    {"end of file", error_code::service_unavailable},
     {"broken pipe", error_code::service_unavailable},
     {"closed the connection", error_code::service_unavailable},
     {"name or service not known", error_code::service_unavailable},
-    {"name resolution", error_code::service_unavailable},
-    {"no address associated", error_code::service_unavailable},
+    {"unknown node or service", error_code::service_unavailable},
+    {"nodename nor servname", error_code::service_unavailable},
+    {"temporary failure", error_code::service_unavailable},
+    {"permanent failure", error_code::service_unavailable},
+    {"no address", error_code::service_unavailable},
+    {"too many open files", error_code::service_unavailable},
+    {"is down", error_code::service_unavailable},
     {"no such file or directory", error_code::service_unavailable},
     {"no route to host", error_code::service_unavailable},
     {"is unreachable", error_code::service_unavailable},
@@ -110,10 +121,12 @@ std::string_view word_inside_script_error(std::string_view text) noexcept {
   return at == std::string_view::npos ? std::string_view{} : leading_word(text.substr(at + marker.size()));
 }
 
+// `word` is a part of `text`; what follows it says more.
 error_code classify_reply(std::string_view text, std::string_view word) noexcept {
   if (const auto known = meaning_of_word(word)) return *known;
-  if (word != "ERR" || text.size() <= word.size()) return error_code::internal;
-  const std::string_view rest = text.substr(word.size() + 1);
+  const auto end = static_cast<std::size_t>(word.data() + word.size() - text.data());
+  if (word != "ERR" || text.size() <= end) return error_code::internal;
+  const std::string_view rest = text.substr(end + 1);
   for (const meaning& known : plain_errors)
     if (starts_with_ignoring_case(rest, known.text)) return known.code;
   return error_code::internal;

@@ -14,13 +14,15 @@ INPUT_OUTPUT = {"hiredis": r"(hiredis/)?(hiredis|hiredis_ssl|async|read|alloc|sd
                 "libuv": r"uv\.h|uv/.*",
                 "libevent": r"event2?/.*|event\.h|evhttp\.h",
                 "sockets": r"sys/(socket|un|epoll|select)\.h|netdb\.h|netinet/.*|arpa/.*|poll\.h",
-                "clocks": r"time\.h|ctime|chrono|sys/time\.h"}
+                "clocks": r"time\.h|ctime|chrono|sys/(time|timerfd)\.h",
+                "threads": r"thread|mutex|condition_variable|future|pthread\.h",
+                "chance": r"random|sodium\.h|sys/random\.h"}
 
 # folder: (folders of ours it may include, kinds of input and output it may use, whether all public headers are open)
 LAYERS = {
-    "protocol": ({"protocol"}, set(), False),
+    "protocol": ({"protocol"}, {"chance"}, False),
     "engine": ({"protocol", "engine"}, set(), True),
-    "redis": ({"protocol", "engine", "redis"}, {"hiredis", "sockets", "clocks"}, True),
+    "redis": ({"protocol", "engine", "redis"}, {"hiredis", "sockets", "clocks", "threads", "chance"}, True),
     "loop": ({"redis", "loop"}, {"hiredis", "libuv", "libevent", "sockets", "clocks"}, True),
     "records": ({"protocol", "engine", "records"}, set(), True),
     "cli": ({"cli"}, {"libuv", "sockets", "clocks"}, True),
@@ -43,9 +45,11 @@ def faults_of(path, source_folder):
         if not match:
             continue
         quote, name = match.groups()
-        if quote == '"':
-            if name.split("/")[0] not in folders and name != "syncguard_scripts.hpp":
-                yield number, f'{layer or "src"} may not include "{name}"'
+        folder = name.split("/")[0] if "/" in name else ""
+        if quote == '"' or folder in LAYERS:
+            ours = folder in folders or (layer is None and not folder) or name == "syncguard_scripts.hpp"
+            if not ours or quote != '"':
+                yield number, f'{layer or "src"} may not include {quote}{name}'
             continue
         if name.startswith("syncguard/"):
             if not all_public and name not in VALUES:
@@ -66,8 +70,8 @@ def check_public(project):
             if not match:
                 continue
             quote, name = match.groups()
-            if quote == '"':
-                yield path, number, f'public headers include each other as <{name}>'
+            if quote == '"' or name.split("/")[0] in LAYERS:
+                yield path, number, f'public headers include nothing but each other, as <syncguard/...>: {name}'
             for kind in {"hiredis", "libuv", "libevent"} - allowed:
                 if re.fullmatch(INPUT_OUTPUT[kind], name):
                     yield path, number, f"a public header may not use {kind}: <{name}>"
@@ -76,7 +80,7 @@ def check_public(project):
 def check(project):
     faults = list(check_public(project))
     files = 0
-    for path in sorted((project / "src").rglob("*.[ch]pp")):
+    for path in sorted((project / "src").rglob("*.[ch]*")):
         files += 1
         faults += [(path, number, text) for number, text in faults_of(path, project / "src")]
     return files, faults

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/liveness.hpp"
 #include "protocol/record.hpp"
 #include "protocol/storage_key.hpp"
 #include "support/cmocka.hpp"
@@ -76,6 +77,17 @@ void server_agrees_with_every_embedded_sha1(void**) {
   assert_true(!syncguard::scripts::all.empty());
   for (const auto& script : syncguard::scripts::all)
     assert_int_equal(server->command({"SCRIPT", "EXISTS", std::string{script.sha1}}).elements.at(0).integer, 1);
+}
+
+void scripts_have_the_constants_of_the_protocol(void**) {
+  const auto has = [](std::string_view text, const std::string& line) {
+    return text.find(line + "\n") != std::string_view::npos;
+  };
+  const std::string tolerance = "local tolerance_ms = " + std::to_string(liveness_tolerance_ms);
+  assert_true(has(syncguard::scripts::lookup.text, tolerance));
+  assert_true(has(syncguard::scripts::mutate.text, tolerance));
+  assert_true(has(syncguard::scripts::mutate.text, "local cleanup_ms = " + std::to_string(cleanup_guard_ms)));
+  assert_true(has(syncguard::scripts::mutate.text, "local fence_max = " + std::to_string(fence::grant_max)));
 }
 
 void lookup_returns_time_and_the_record_as_stored(void**) {
@@ -168,6 +180,7 @@ void lookup_writes_nothing(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test_setup(server_agrees_with_every_embedded_sha1, flush),
+      cmocka_unit_test_setup(scripts_have_the_constants_of_the_protocol, flush),
       cmocka_unit_test_setup(lookup_returns_time_and_the_record_as_stored, flush),
       cmocka_unit_test_setup(lookup_reads_other_writers_order_and_whitespace, flush),
       cmocka_unit_test_setup(lookup_reads_what_cjson_writes, flush),

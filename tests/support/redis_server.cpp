@@ -59,8 +59,24 @@ timeval to_timeval(std::chrono::milliseconds time) {
   return {.tv_sec = time.count() / 1000, .tv_usec = time.count() % 1000 * 1000};
 }
 
+redis_reply run(redisContext& context, const std::vector<std::string>& arguments) {
+  std::vector<const char*> texts;
+  std::vector<std::size_t> lengths;
+  for (const std::string& argument : arguments) {
+    texts.push_back(argument.data());
+    lengths.push_back(argument.size());
+  }
+  const std::unique_ptr<redisReply, reply_deleter> reply{static_cast<redisReply*>(
+      redisCommandArgv(&context, static_cast<int>(texts.size()), texts.data(), lengths.data()))};
+  if (reply != nullptr) return copy_of(*reply);
+  redis_reply failure;
+  failure.text = context.errstr;
+  return failure;
+}
+
 // Waits for the test's end of the pipe to close, which the kernel does however the test ends; then the folder goes.
-[[noreturn]] void be_janitor(int pipe_end, const std::string& folder) {
+[[noreturn]] void be_janitor(int pipe_end, int tests_end, const std::string& folder) {
+  close(tests_end);
   setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
   dup2(pipe_end, 0);
@@ -141,20 +157,8 @@ redis_reply redis_server::command(const std::vector<std::string>& arguments, std
     return failure;
   }
   redisSetTimeout(context.get(), to_timeval(patience));
-
-  std::vector<const char*> texts;
-  std::vector<std::size_t> lengths;
-  for (const std::string& argument : arguments) {
-    texts.push_back(argument.data());
-    lengths.push_back(argument.size());
-  }
-  const std::unique_ptr<redisReply, reply_deleter> reply{static_cast<redisReply*>(
-      redisCommandArgv(context.get(), static_cast<int>(texts.size()), texts.data(), lengths.data()))};
-  if (reply == nullptr) {
-    failure.text = context->errstr;
-    return failure;
-  }
-  return copy_of(*reply);
+  if (!options_.password.empty()) run(*context, {"AUTH", options_.password});
+  return run(*context, arguments);
 }
 
 bool redis_server::make_folder() {
@@ -175,7 +179,7 @@ bool redis_server::make_folder() {
     return false;
   }
   janitor_ = fork();
-  if (janitor_ == 0) be_janitor(ends[0], folder_);
+  if (janitor_ == 0) be_janitor(ends[0], ends[1], folder_);
   close(ends[0]);
   janitor_pipe_ = ends[1];
   return janitor_ > 0;
@@ -186,6 +190,7 @@ bool redis_server::write_config() const {
   config << "port 0\nunixsocket \"" << socket_path_ << "\"\ndir \"" << folder_ << "\"\nlogfile \"" << folder_
          << "/redis.log\"\ndaemonize no\nsave \"\"\nappendonly " << (options_.append_only ? "yes" : "no")
          << "\nappendfsync no\n";
+  if (!options_.password.empty()) config << "requirepass " << options_.password << '\n';
   for (const std::string& line : options_.config_lines) config << line << '\n';
   config.flush();
   if (!config) complain("redis.conf could not be written");

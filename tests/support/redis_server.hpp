@@ -29,7 +29,8 @@ struct redis_reply {
 
 struct redis_options {
   bool append_only = false;               // keep every write, as far as the process itself is concerned
-  std::vector<std::string> config_lines;  // further lines of redis.conf
+  std::vector<std::string> config_lines{};  // further lines of redis.conf
+  std::string password{};                   // of the default user; command() uses it
 };
 
 // Errors: start() and restart() say on standard error what went wrong, with the end of the server's log.

@@ -13,8 +13,6 @@ using syncguard::error;
 using syncguard::error_code;
 
 // A message must live for ever: only a literal will do.
-static_assert(std::is_constructible_v<error, error_code, const char (&)[5]> ||
-              std::is_constructible_v<error, error_code, syncguard::static_text>);
 static_assert(!std::is_convertible_v<std::string, syncguard::static_text>);
 static_assert(!std::is_convertible_v<const char*, syncguard::static_text>);
 static_assert(!std::is_convertible_v<std::string_view, syncguard::static_text>);

@@ -70,7 +70,7 @@ void truncation_at_every_byte_is_unreadable(void**) {
     decoded_record whole;
     decode_exact(record, whole);
     assert_text_equal(whole.fault, "");
-    for (std::size_t length = 0; length < record.find_last_of('}'); ++length, ++cuts) {
+    for (std::size_t length = 0; length <= record.find_last_of('}'); ++length, ++cuts) {
       decoded_record cut;
       decode_exact(std::string_view{record}.substr(0, length), cut);
       assert_true(cut.form == record_form::unreadable);

@@ -1,0 +1,45 @@
+// The contract of the lock client, against a real redis-server. Built twice: with libuv's loop and with libevent's.
+
+#include <csignal>
+#include <vector>
+
+#include "contract/cases.hpp"
+#include "contract/fixture.hpp"
+
+int main() {
+  using namespace syncguard::testing;
+  std::signal(SIGPIPE, SIG_IGN);
+
+  std::vector<CMUnitTest> all;
+  for (const cases theme : {acquire_cases(),
+                            release_cases(),
+                            extend_cases(),
+                            is_locked_cases(),
+                            lookup_cases(),
+                            owns_cases(),
+                            validation_cases(),
+                            option_cases(),
+                            foreign_record_cases(),
+                            fence_cases(),
+                            storage_cases(),
+                            liveness_cases(),
+                            telemetry_cases(),
+                            telemetry_sink_cases(),
+                            ordering_cases(),
+                            batching_cases(),
+                            poison_cases(),
+                            script_cases(),
+                            cancel_cases(),
+                            callback_cases(),
+                            destroy_cases(),
+                            close_cases(),
+                            bulk_cases(),
+                            connection_cases(),
+                            refusal_cases(),
+                            server_error_cases(),
+                            outage_cases(),
+                            stats_cases(),
+                            move_cases()})
+    all.insert(all.end(), theme.begin(), theme.end());
+  return _cmocka_run_group_tests("contract", all.data(), all.size(), start_world, stop_world);
+}
