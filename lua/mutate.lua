@@ -1,18 +1,24 @@
 -- Runs a batch of operations on locks, in order, each on its own: one that fails leaves the others alone.
 --
 -- KEYS     the keys of each operation, one operation after the other
--- ARGV[1]  what stands in front of a lock id in an index key; empty where index keys are hashed
--- ARGV[2…] the operations: a letter, then its arguments
+-- ARGV[1]  what stands in front of every key: the prefix and a colon, or nothing
+-- ARGV[2]  how many operations
+-- ARGV[3…] the operations: a letter, then its arguments
 --
---   operation    KEYS                ARGV
---   acquire      lock, index, fence  a, lock id, ttl in ms, user key (escaped for JSON)
---   release      index               r, lock id
---   extend       index               x, lock id, ttl in ms
---   clean up     lock                c       deletes a record that expired more than two seconds ago
---   inspect      lock                i       tells whether the lock is held, readable or not
---   self-test    lock, index, fence  t       tells whether the user has the rights that locks need
+--   operation   KEYS                ARGV
+--   acquire     lock                a, lock id, ttl in ms
+--               lock, index, fence  A, lock id, ttl in ms, user key (escaped for JSON)
+--   release     index               r
+--               index               R, lock id
+--   extend      index               x, ttl in ms
+--               index               X, ttl in ms, lock id
+--   clean up    lock                c    deletes a record that expired more than two seconds ago
+--   inspect     lock                i    tells whether the lock is held, readable or not
+--   self-test   lock, index, fence  t    tells whether the user has the rights that locks need
 --
--- Returns one text with a line for the server's time in ms, then one for each operation:
+-- The small letters are for keys that are neither hashed nor in need of escapes: what is left out follows from the key.
+--
+-- Returns one text with a line for the server's time in ms, then one for each operation (without the blanks):
 --
 --   A fence(15 digits) expiry  acquired, now or earlier by the same lock id
 --   L expiry                   locked by somebody else until then
@@ -25,10 +31,11 @@
 --   H, F, T                    held; free; all rights are there
 --   !text                      failed: an error of Redis, CORRUPT… or FENCE…
 --
--- (without the blanks). Calls into Redis cost most, so what the batch will look at is read by two MGETs up front and
--- kept in `value`, where later operations see what earlier ones changed; what is to be deleted is deleted by one DEL in
--- the end. Records are matched by patterns: inside a JSON string every quote is escaped, so nothing in a key can be taken
--- for a field. Only a record with nested values, or written with blanks, is decoded.
+-- Where the time goes, and what is done about it: calls into Redis cost most, so what the batch will look at is read by
+-- two MGETs, and what is to be deleted is deleted by one DEL in the end; `changed` shows later operations what earlier
+-- ones did. Then patterns and new strings: a record that this library wrote has its fields at fixed places. Other
+-- records are matched by pattern, which is sound because inside a JSON string every quote is escaped; only one with
+-- nested values or blanks is decoded.
 --
 -- Out of memory: Redis refuses a script's first write if that one needs memory. An acquire begins with INCR and is
 -- refused; an extend begins with PEXPIRE and goes through.
@@ -36,177 +43,188 @@
 local tolerance_ms = 1000
 local cleanup_ms = 2000
 local fence_max = 900000000000000
-local head = '^{"lockId":"([%w_-]+)","expiresAtMs":(%d+)[,}]'
-local key_count = { a = 3, r = 1, x = 1, c = 1, i = 1, t = 3 }
-local argument_count = { a = 4, r = 2, x = 3, c = 1, i = 1, t = 1 }
 
-local pcall_redis, match, format = redis.pcall, string.match, string.format
+local call, sub, find, byte, match, format = redis.pcall, string.sub, string.find, string.byte, string.match, string.format
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_text = format('%d', now)
-local index_prefix = ARGV[1]
+local live_after = format('%d', now - tolerance_ms) -- 13 digits until the year 2286
+local prefix = ARGV[1]
+local index_prefix, fence_prefix = prefix .. 'id:', prefix .. 'fence:'
+local after_expiry = ',"acquiredAtMs":' .. now_text .. ',"key":"'
+local wrong_type = '!WRONGTYPE Operation against a key holding the wrong kind of value'
 
-local value = {}    -- key: what it holds; false: nothing
-local doomed = {}   -- keys to delete in the end, where `deleted` still says so
-local deleted = {}
+local changed = {} -- key: what it holds now; false: nothing
+local doomed, doomed_count = {}, 0 -- keys to delete in the end, unless `changed` says otherwise by then
+local expiries = {} -- ttl: when that ends, as text
 
-local function read_all(keys)
-  if #keys == 0 then return end
-  local values = redis.call('MGET', unpack(keys))
-  for i = 1, #keys do value[keys[i]] = values[i] end
+local function expiry_in(ttl)
+  local text = expiries[ttl]
+  if not text then
+    text = format('%d', now + tonumber(ttl))
+    expiries[ttl] = text
+  end
+  return text
 end
 
-local function get(key)
-  local known = value[key]
-  if known == nil then
-    known = pcall_redis('GET', key)
-    if type(known) ~= 'string' then known = false end
-    value[key] = known
-  end
-  return known
+local function read(key)
+  local value = call('GET', key)
+  return type(value) == 'string' and value
 end
 
 local function delete(key)
-  value[key] = false
-  deleted[key] = true
-  doomed[#doomed + 1] = key
+  changed[key] = false
+  doomed_count = doomed_count + 1
+  doomed[doomed_count] = key
 end
 
-local function decode(record)
-  local readable, fields = pcall(cjson.decode, record)
-  return readable and type(fields) == 'table' and fields or nil
+-- {"lockId":"                      22 characters                      ","expiresAtMs":13 digits,…
+-- 1          12                                                       34              50       63
+local function is_own_form(record)
+  return find(record, '{"lockId":"', 1, true) == 1 and find(record, '","expiresAtMs":', 34, true) == 34
+    and byte(record, 63) == 44 and byte(record, 33) ~= 92
 end
 
--- Owner and expiry; for a record that had to be decoded, its fields, too. No expiry: unreadable.
+-- Owner and expiry (a number) of a record in any form; its fields, where it had to be decoded. No expiry: unreadable.
 local function facts(record)
-  local owner, expires = match(record, head)
-  if not owner and not string.find(record, '[{%[]', 2) then
-    owner = match(record, '"lockId":"([%w_-]+)"')
-    expires = match(record, '"expiresAtMs":(%d+)[,}]')
+  if not find(record, '[{%[]', 2) then
+    local owner, expiry = match(record, '"lockId":"([%w_-]+)"'), match(record, '"expiresAtMs":(%d+)[,}]')
+    if owner and expiry then return owner, tonumber(expiry) end
   end
-  if owner and expires then return owner, tonumber(expires) end
-  local fields = decode(record)
-  if not fields then return nil end
+  local readable, fields = pcall(cjson.decode, record)
+  if not readable or type(fields) ~= 'table' then return nil end
   local expiry = fields.expiresAtMs or fields.expiresAt
   return fields.lockId, type(expiry) == 'number' and expiry or nil, fields
 end
 
-local function is_live(expires) return expires > now - tolerance_ms end
+local function is_live(expiry) return expiry > now - tolerance_ms end
 
 local function delete_index_of(owner)
-  if index_prefix ~= '' and type(owner) == 'string' and match(owner, '^[%w_-]+$') and #owner == 22 then
-    delete(index_prefix .. owner)
-  end
+  if type(owner) == 'string' and #owner == 22 and match(owner, '^[%w_-]+$') then delete(index_prefix .. owner) end
 end
 
 local function unreadable(lock_key)
-  local left = pcall_redis('PTTL', lock_key)
+  local left = call('PTTL', lock_key)
   if type(left) == 'table' then return '!' .. left.err end
   if left == -1 then return '!CORRUPT the record cannot be read, and has no time to live' end
   return 'C'
 end
 
-local function next_fence(fence_key)
-  local last = tonumber(get(fence_key) or 0)
-  if last and last >= fence_max then return nil, '!FENCE the counter is exhausted' end
-  local fence = pcall_redis('INCR', fence_key)
+-- The answer where a record keeps the lock from being acquired; nothing where it has expired.
+local function held_by(record, lock_key, id)
+  local owner, expiry, fields
+  if is_own_form(record) then
+    local text = sub(record, 50, 62)
+    if text > live_after and find(record, id, 12, true) ~= 12 then return 'L' .. text end
+    owner, expiry = sub(record, 12, 33), tonumber(text)
+  else
+    owner, expiry, fields = facts(record)
+  end
+  if not expiry then return unreadable(lock_key) end
+  if is_live(expiry) then
+    if owner ~= id then return format('L%d', expiry) end
+    return format('A%s%d', match(record, '"fence":"(%d+)"') or fields and fields.fence or '', expiry)
+  end
+  delete_index_of(owner)
+end
+
+local function next_fence(fence_key, last)
+  last = changed[fence_key] or last or read(fence_key) or 0
+  if (tonumber(last) or 0) >= fence_max then return nil, '!FENCE the counter is exhausted' end
+  local fence = call('INCR', fence_key)
   if type(fence) == 'table' then return nil, '!' .. fence.err end
-  value[fence_key] = fence
+  changed[fence_key] = fence
   return format('%015d', fence)
 end
 
-local function acquire(lock_key, index_key, fence_key, id, ttl, key)
-  local record = get(lock_key)
-  if record then
-    local owner, expires, fields = facts(record)
-    if not expires then return unreadable(lock_key) end
-    if is_live(expires) then
-      if owner ~= id then return format('L%d', expires) end
-      return format('A%s%d', match(record, '"fence":"(%d+)"') or fields and fields.fence or '', expires)
-    end
-    delete_index_of(owner)
-  end
-
-  local fence, failure = next_fence(fence_key)
+-- Takes a lock that is free; `record` is what expired there.
+local function take(record, lock_key, index_key, fence_key, last_fence, id, ttl, key)
+  local was_deleted = changed[lock_key] == false
+  local fence, failure = next_fence(fence_key, last_fence)
   if not fence then return failure end
-  local expires = now + tonumber(ttl)
-  local fresh = format('{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%s,"key":"', id, expires, now_text)
-    .. key .. '","fence":"' .. fence .. '"}'
+  local expiry = expiry_in(ttl)
+  local fresh = '{"lockId":"' .. id .. '","expiresAtMs":' .. expiry .. after_expiry .. key .. '","fence":"' .. fence .. '"}'
   local stored
-  if record or deleted[lock_key] then
-    stored = pcall_redis('SET', lock_key, fresh, 'PX', ttl)
+  if record or was_deleted then
+    stored = call('SET', lock_key, fresh, 'PX', ttl)
   else
     -- MGET shows nothing for a key of another type, either: that one must not be overwritten.
-    stored = pcall_redis('SET', lock_key, fresh, 'PX', ttl, 'NX')
-    if not stored then return '!WRONGTYPE Operation against a key holding the wrong kind of value' end
+    stored = call('SET', lock_key, fresh, 'PX', ttl, 'NX')
+    if not stored then return wrong_type end
   end
   if stored.err then return '!' .. stored.err end
-  value[lock_key], deleted[lock_key] = fresh, nil
-  local indexed = pcall_redis('SET', index_key, lock_key, 'PX', ttl)
+  changed[lock_key] = fresh
+  local indexed = call('SET', index_key, lock_key, 'PX', ttl)
   if indexed.err then
     delete(lock_key)
     return '!' .. indexed.err
   end
-  value[index_key], deleted[index_key] = lock_key, nil
-  return format('A%s%d', fence, expires)
+  changed[index_key] = lock_key
+  return 'A' .. fence .. expiry
 end
 
-local function release(index_key, id)
-  local lock_key = get(index_key)
-  local record = lock_key and get(lock_key)
-  if not record then return 'N' end
-  local owner, expires = facts(record)
-  if owner ~= id then return 'O' end
+local function release(record, lock_key, index_key, id)
+  local live = true
+  if is_own_form(record) then
+    if find(record, id, 12, true) ~= 12 then return 'O' end
+    live = sub(record, 50, 62) > live_after
+  else
+    local owner, expiry = facts(record)
+    if owner ~= id then return 'O' end
+    live = not expiry or is_live(expiry)
+  end
   delete(lock_key)
   delete(index_key)
-  return (not expires or is_live(expires)) and 'R' or 'E'
+  return live and 'R' or 'E'
 end
 
-local function extend(index_key, id, ttl)
-  local lock_key = get(index_key)
-  local record = lock_key and get(lock_key)
-  if not record then return 'N' end
-  local owner, expires, fields = facts(record)
-  if owner ~= id then return 'O' end
-  if not expires then return '!CORRUPT the record cannot be read' end
-  if not is_live(expires) then
+local function extend(record, lock_key, index_key, id, ttl)
+  local owner, expiry, fields
+  local own_form = is_own_form(record)
+  if own_form then
+    if find(record, id, 12, true) ~= 12 then return 'O' end
+    expiry = tonumber(sub(record, 50, 62))
+  else
+    owner, expiry, fields = facts(record)
+    if owner ~= id then return 'O' end
+    if not expiry then return '!CORRUPT the record cannot be read' end
+  end
+  if not is_live(expiry) then
     delete(lock_key)
     delete(index_key)
     return 'E'
   end
 
-  local extended = now + tonumber(ttl)
+  local extended = expiry_in(ttl)
   local fresh
-  if fields then
-    fields[fields.expiresAtMs and 'expiresAtMs' or 'expiresAt'] = extended
+  if own_form then
+    fresh = sub(record, 1, 49) .. extended .. sub(record, 63)
+  elseif fields then
+    fields[fields.expiresAtMs and 'expiresAtMs' or 'expiresAt'] = tonumber(extended)
     fresh = cjson.encode(fields)
   else
-    fresh = string.gsub(record, '"expiresAtMs":%d+', format('"expiresAtMs":%d', extended), 1)
+    fresh = string.gsub(record, '"expiresAtMs":%d+', '"expiresAtMs":' .. extended, 1)
   end
-  local kept = pcall_redis('PEXPIRE', index_key, ttl)
+  local kept = call('PEXPIRE', index_key, ttl)
   if type(kept) == 'table' then return '!' .. kept.err end
-  local stored = pcall_redis('SET', lock_key, fresh, 'PX', ttl)
+  local stored = call('SET', lock_key, fresh, 'PX', ttl)
   if stored.err then return '!' .. stored.err end
-  value[lock_key] = fresh
-  return format('X%d', extended)
+  changed[lock_key] = fresh
+  return 'X' .. extended
 end
 
-local function clean_up(lock_key)
-  local record = get(lock_key)
-  if not record then return 'N' end
-  local owner, expires = facts(record)
-  if not expires or expires >= now - cleanup_ms then return 'H' end
+local function clean_up(record, lock_key)
+  local owner, expiry = facts(record)
+  if not expiry or expiry >= now - cleanup_ms then return 'H' end
   delete(lock_key)
   delete_index_of(owner)
   return 'E'
 end
 
-local function inspect(lock_key)
-  local record = get(lock_key)
-  if not record then return 'F' end
-  local _, expires = facts(record)
-  if not expires then return unreadable(lock_key) end
-  return is_live(expires) and 'H' or 'F'
+local function inspect(record, lock_key)
+  local _, expiry = facts(record)
+  if not expiry then return unreadable(lock_key) end
+  return is_live(expiry) and 'H' or 'F'
 end
 
 local function self_test(lock_key, index_key, fence_key)
@@ -223,64 +241,110 @@ local function self_test(lock_key, index_key, fence_key)
   return 'T'
 end
 
-local run = { a = acquire, r = release, x = extend, c = clean_up, i = inspect, t = self_test }
-
--- What the operations will look at: first the keys they name; then those that index keys lead to, and the fence
--- counters of locks that are free.
-local wanted, indexes, acquires = {}, {}, {}
-local key_at, argument_at = 1, 2
-while argument_at <= #ARGV do
-  local letter = ARGV[argument_at]
-  local first = KEYS[key_at]
-  wanted[#wanted + 1] = first
-  if letter == 'a' then
-    acquires[#acquires + 1] = key_at
-  elseif letter == 'r' or letter == 'x' then
-    indexes[#indexes + 1] = first
+-- First the one key that each operation begins with is read.
+local key_count = { A = 3, t = 3 }
+local argument_count = { a = 3, A = 4, r = 1, R = 2, x = 2, X = 3, c = 1, i = 1, t = 1 }
+local count = tonumber(ARGV[2])
+local first_keys = KEYS
+if #KEYS ~= count then
+  first_keys = {}
+  local key_at, at = 1, 3
+  for i = 1, count do
+    first_keys[i] = KEYS[key_at]
+    key_at = key_at + (key_count[ARGV[at]] or 1)
+    at = at + argument_count[ARGV[at]]
   end
-  key_at = key_at + key_count[letter]
-  argument_at = argument_at + argument_count[letter]
 end
-read_all(wanted)
-local led_to = {}
-for i = 1, #indexes do
-  local lock_key = value[indexes[i]]
-  if lock_key and value[lock_key] == nil then led_to[#led_to + 1] = lock_key end
+if count == 0 then return now_text end
+local first = redis.call('MGET', unpack(first_keys))
+
+-- Then what follows from that: the lock of an index key, the fence counter of a free lock.
+local second_keys, second_of, second_count = {}, {}, 0
+local key_at, at = 1, 3
+for i = 1, count do
+  local letter, value, key = ARGV[at], first[i], nil
+  if letter == 'a' then
+    key = not value and fence_prefix .. first_keys[i]
+  elseif letter == 'A' then
+    key = not value and KEYS[key_at + 2]
+  elseif letter == 'x' or letter == 'r' or letter == 'X' or letter == 'R' then
+    key = value
+  end
+  if key then
+    second_count = second_count + 1
+    second_keys[second_count], second_of[i] = key, second_count
+  end
+  key_at = key_at + (key_count[letter] or 1)
+  at = at + argument_count[letter]
 end
-for i = 1, #acquires do
-  if not value[KEYS[acquires[i]]] then led_to[#led_to + 1] = KEYS[acquires[i] + 2] end
-end
-read_all(led_to)
+local second = second_count > 0 and redis.call('MGET', unpack(second_keys))
 
 local answer = { now_text }
-local deletes = {} -- answers that hold only if the DEL in the end succeeds
-key_at, argument_at = 1, 2
-while argument_at <= #ARGV do
-  local letter = ARGV[argument_at]
-  local before = #doomed
-  local status
-  if letter == 'a' then
-    status = acquire(KEYS[key_at], KEYS[key_at + 1], KEYS[key_at + 2],
-      ARGV[argument_at + 1], ARGV[argument_at + 2], ARGV[argument_at + 3])
+local deletes, deletes_count = {}, 0 -- answers that hold only if the DEL in the end succeeds
+key_at, at = 1, 3
+for i = 1, count do
+  local letter, key = ARGV[at], first_keys[i]
+  local value = changed[key]
+  if value == nil then value = first[i] end
+  local follows, status = second_of[i], nil
+
+  if letter == 'a' or letter == 'A' then
+    local id = ARGV[at + 1]
+    if value then status = held_by(value, key, id) end
+    if not status then
+      local last_fence = follows and second[follows]
+      if letter == 'a' then
+        status = take(value, key, index_prefix .. id, fence_prefix .. key, last_fence, id, ARGV[at + 2],
+          sub(key, #prefix + 1))
+      else
+        status = take(value, key, KEYS[key_at + 1], KEYS[key_at + 2], last_fence, id, ARGV[at + 2], ARGV[at + 3])
+      end
+    end
   elseif letter == 't' then
-    status = self_test(KEYS[key_at], KEYS[key_at + 1], KEYS[key_at + 2])
+    status = self_test(key, KEYS[key_at + 1], KEYS[key_at + 2])
+  elseif letter == 'c' then
+    status = value and clean_up(value, key) or 'N'
+  elseif letter == 'i' then
+    status = value and inspect(value, key) or 'F'
   else
-    status = run[letter](KEYS[key_at], ARGV[argument_at + 1], ARGV[argument_at + 2])
+    local record = value and changed[value]
+    if value and record == nil then
+      if follows and second_keys[follows] == value then record = second[follows] else record = read(value) end
+    end
+    local doomed_before = doomed_count
+    if not record then
+      status = 'N'
+    elseif letter == 'x' then
+      status = extend(record, value, key, sub(key, #index_prefix + 1), ARGV[at + 1])
+    elseif letter == 'r' then
+      status = release(record, value, key, sub(key, #index_prefix + 1))
+    elseif letter == 'X' then
+      status = extend(record, value, key, ARGV[at + 2], ARGV[at + 1])
+    else
+      status = release(record, value, key, ARGV[at + 1])
+    end
+    if doomed_count > doomed_before then
+      deletes_count = deletes_count + 1
+      deletes[deletes_count] = i + 1
+    end
   end
-  answer[#answer + 1] = status
-  if letter ~= 'a' and #doomed > before then deletes[#deletes + 1] = #answer end
-  key_at = key_at + key_count[letter]
-  argument_at = argument_at + argument_count[letter]
+
+  answer[i + 1] = status
+  key_at = key_at + (key_count[letter] or 1)
+  at = at + argument_count[letter]
 end
 
-local gone = {}
-for i = 1, #doomed do
-  if deleted[doomed[i]] then gone[#gone + 1] = doomed[i] end
+local gone, gone_count = {}, 0
+for i = 1, doomed_count do
+  if changed[doomed[i]] == false then
+    gone_count = gone_count + 1
+    gone[gone_count] = doomed[i]
+  end
 end
-if #gone > 0 then
-  local removed = pcall_redis('DEL', unpack(gone))
+if gone_count > 0 then
+  local removed = call('DEL', unpack(gone))
   if type(removed) == 'table' then
-    for i = 1, #deletes do answer[deletes[i]] = '!' .. removed.err end
+    for i = 1, deletes_count do answer[deletes[i]] = '!' .. removed.err end
   end
 end
 return table.concat(answer, '\n')

@@ -112,7 +112,7 @@ operation_handle client::body::start_by_key(engine::operation_kind kind, std::st
   if (kind != engine::operation_kind::acquire) return start({kind, *normal, {}, 0}, std::move(done), {});
   const auto ttl = protocol::validate_ttl_ms(ttl_ms);
   if (!ttl) return start({kind, *normal, {}, 0}, std::move(done), ttl.error());
-  return start({kind, *normal, lock_id::generate(), ttl_ms}, std::move(done), {});
+  return start({kind, *normal, ids_.next(), ttl_ms}, std::move(done), {});
 }
 
 operation_handle client::body::start_by_id(engine::operation_kind kind, std::string_view id, std::int64_t ttl_ms,

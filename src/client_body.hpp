@@ -13,6 +13,7 @@
 #include <syncguard/client.hpp>
 
 #include "engine/engine.hpp"
+#include "lock_id_source.hpp"
 #include "protocol/storage_key.hpp"
 #include "redis/event_loop.hpp"
 #include "redis/link.hpp"
@@ -70,6 +71,7 @@ class client::body final : public redis::loop_sink, public redis::link_owner, pu
   std::optional<error> refusal_;  // the options were bad
   std::optional<protocol::key_space> keys_;
   reporter reporter_;
+  lock_id_source ids_;
   std::unique_ptr<redis::event_loop> loop_;
   std::unique_ptr<redis::link> link_;
   std::unique_ptr<engine::engine> engine_;

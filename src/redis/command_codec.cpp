@@ -1,5 +1,6 @@
 #include "redis/command_codec.hpp"
 
+#include <array>
 #include <charconv>
 #include <optional>
 
@@ -22,24 +23,46 @@ using engine::verdict;
 using protocol::key_space;
 using protocol::storage_key_buffer;
 
-// How many keys and arguments of the script an operation takes.
+// How an operation is written for lua/mutate.lua.
 struct shape {
   std::size_t keys;
   std::size_t arguments;
   std::string_view letter;
 };
 
-constexpr shape shape_of(operation_kind kind) noexcept {
-  switch (kind) {
-    case operation_kind::acquire: return {3, 4, "a"};
-    case operation_kind::release: return {1, 2, "r"};
-    case operation_kind::extend: return {1, 3, "x"};
+constexpr shape self_test_shape{3, 1, "t"};
+
+constexpr bool needs_escape(std::string_view text) noexcept {
+  for (const char character : text)
+    if (static_cast<unsigned char>(character) < 0x20 || character == '"' || character == '\\') return true;
+  return false;
+}
+
+// Whether the script can make the other keys of a lock from its lock key, and its user key, too: nothing is hashed, and
+// nothing has to be escaped. The longest of them is the fence key: the prefix twice, and `fence:`.
+bool is_plain(std::string_view user_key, const key_space& keys) noexcept {
+  constexpr std::size_t fence_name_bytes = 6;
+  const std::size_t prefix_bytes = keys.prefix().empty() ? 0 : keys.prefix().size() + 1;
+  return prefix_bytes * 2 + fence_name_bytes + user_key.size() <= protocol::storage_key_max_bytes &&
+         !needs_escape(user_key);
+}
+
+bool has_plain_index(const key_space& keys) noexcept {
+  constexpr std::size_t index_name_bytes = 3 + lock_id::length;
+  const std::size_t prefix_bytes = keys.prefix().empty() ? 0 : keys.prefix().size() + 1;
+  return prefix_bytes + index_name_bytes <= protocol::storage_key_max_bytes;
+}
+
+shape shape_of(const operation& item, const key_space& keys, bool plain_index) noexcept {
+  switch (item.kind) {
+    case operation_kind::acquire:
+      return plain_index && is_plain(item.key.view(), keys) ? shape{1, 3, "a"} : shape{3, 4, "A"};
+    case operation_kind::release: return plain_index ? shape{1, 1, "r"} : shape{1, 2, "R"};
+    case operation_kind::extend: return plain_index ? shape{1, 2, "x"} : shape{1, 3, "X"};
     case operation_kind::clean_up: return {1, 1, "c"};
     default: return {1, 1, "i"};
   }
 }
-
-constexpr shape self_test_shape{3, 1, "t"};
 
 void begin_script(const scripts::script& which, std::size_t keys, std::size_t arguments, resp_writer& out) {
   out.begin(3 + keys + arguments);
@@ -48,56 +71,71 @@ void begin_script(const scripts::script& which, std::size_t keys, std::size_t ar
   out.add(static_cast<std::int64_t>(keys));
 }
 
-// What stands in front of a lock id in an index key; nothing where such keys are hashed.
-std::string_view index_prefix(const key_space& keys, storage_key_buffer& out) {
-  out.clear();
-  out.append(keys.prefix());
-  if (!keys.prefix().empty()) out.append(":");
-  const bool fits = out.append("id:") && out.size() + lock_id::length <= storage_key_buffer::capacity;
-  return fits ? out.view() : std::string_view{};
+// The first arguments of lua/mutate.lua.
+void write_preamble(const key_space& keys, std::size_t operations, resp_writer& out) {
+  storage_key_buffer prefix;
+  prefix.append(keys.prefix());
+  if (!keys.prefix().empty()) prefix.append(":");
+  out.add(prefix.view());
+  out.add(static_cast<std::int64_t>(operations));
+}
+constexpr std::size_t preamble_arguments = 2;
+
+void write_first_key(const operation& item, const key_space& keys, resp_writer& out) {
+  storage_key_buffer key;
+  const bool by_id = item.kind == operation_kind::release || item.kind == operation_kind::extend ||
+                     item.kind == operation_kind::lookup_id;
+  out.add(by_id ? keys.index_key(*item.id, key) : keys.lock_key(item.key.view(), key));
 }
 
-void write_keys(const operation& item, const key_space& keys, resp_writer& out) {
-  storage_key_buffer first;
-  storage_key_buffer second;
-  switch (item.kind) {
-    case operation_kind::acquire:
-      out.add(keys.lock_key(item.key.view(), first));
-      out.add(keys.index_key(*item.id, second));
-      out.add(keys.fence_key(first.view(), second));
+void write_other_keys(const operation& item, const key_space& keys, resp_writer& out) {
+  storage_key_buffer lock_out;
+  storage_key_buffer other_out;
+  out.add(keys.index_key(*item.id, other_out));
+  out.add(keys.fence_key(keys.lock_key(item.key.view(), lock_out), other_out));
+}
+
+void write_arguments(const operation& item, std::string_view letter, resp_writer& out) {
+  out.add(letter);
+  switch (letter.front()) {
+    case 'a':
+    case 'A':
+      out.add(item.id->view());
+      out.add(item.ttl_ms);
+      if (letter.front() == 'A') {
+        protocol::inline_string<protocol::user_key_max_bytes * protocol::json_escape_factor> escaped;
+        protocol::append_json_escaped(escaped, item.key.view());
+        out.add(escaped.view());
+      }
       break;
-    case operation_kind::release:
-    case operation_kind::extend:
-    case operation_kind::lookup_id: out.add(keys.index_key(*item.id, first)); break;
-    default: out.add(keys.lock_key(item.key.view(), first));
+    case 'x': out.add(item.ttl_ms); break;
+    case 'X':
+      out.add(item.ttl_ms);
+      out.add(item.id->view());
+      break;
+    case 'R': out.add(item.id->view()); break;
+    default: break;
   }
-}
-
-void write_arguments(const operation& item, resp_writer& out) {
-  out.add(shape_of(item.kind).letter);
-  if (item.kind == operation_kind::clean_up || item.kind == operation_kind::inspect) return;
-  out.add(item.id->view());
-  if (item.kind == operation_kind::release) return;
-  out.add(item.ttl_ms);
-  if (item.kind == operation_kind::extend) return;
-  protocol::inline_string<protocol::user_key_max_bytes * protocol::json_escape_factor> escaped;
-  protocol::append_json_escaped(escaped, item.key.view());
-  out.add(escaped.view());
 }
 
 void write_mutations(const engine::batch& what, const key_space& keys, resp_writer& out) {
+  const bool plain_index = has_plain_index(keys);
+  std::array<shape, engine::batch::mutation_max> shapes;
   std::size_t key_count = 0;
-  std::size_t argument_count = 1;
+  std::size_t argument_count = preamble_arguments;
   for (std::size_t index = 0; index < what.count; ++index) {
-    const shape each = shape_of(what.operations[index]->kind);
-    key_count += each.keys;
-    argument_count += each.arguments;
+    shapes[index] = shape_of(*what.operations[index], keys, plain_index);
+    key_count += shapes[index].keys;
+    argument_count += shapes[index].arguments;
   }
   begin_script(scripts::mutate, key_count, argument_count, out);
-  for (std::size_t index = 0; index < what.count; ++index) write_keys(*what.operations[index], keys, out);
-  storage_key_buffer prefix;
-  out.add(index_prefix(keys, prefix));
-  for (std::size_t index = 0; index < what.count; ++index) write_arguments(*what.operations[index], out);
+  for (std::size_t index = 0; index < what.count; ++index) {
+    write_first_key(*what.operations[index], keys, out);
+    if (shapes[index].keys > 1) write_other_keys(*what.operations[index], keys, out);
+  }
+  write_preamble(keys, what.count, out);
+  for (std::size_t index = 0; index < what.count; ++index)
+    write_arguments(*what.operations[index], shapes[index].letter, out);
 }
 
 std::optional<std::int64_t> number_in(std::string_view text) noexcept {
@@ -165,7 +203,7 @@ void write_batch(const engine::batch& what, const key_space& keys, resp_writer& 
   } else {
     begin_script(scripts::lookup, what.count, what.count, out);
   }
-  for (std::size_t index = 0; index < what.count; ++index) write_keys(*what.operations[index], keys, out);
+  for (std::size_t index = 0; index < what.count; ++index) write_first_key(*what.operations[index], keys, out);
   if (what.kind == engine::travel_class::key_read) return;
   for (std::size_t index = 0; index < what.count; ++index) out.add(what.operations[index]->id->view());
 }
@@ -174,12 +212,12 @@ void write_self_test(const key_space& keys, resp_writer& out) {
   // Never stored: these keys are only asked about.
   storage_key_buffer lock_out;
   storage_key_buffer other_out;
-  begin_script(scripts::mutate, self_test_shape.keys, 1 + self_test_shape.arguments, out);
+  begin_script(scripts::mutate, self_test_shape.keys, preamble_arguments + self_test_shape.arguments, out);
   const std::string_view lock_key = keys.lock_key("syncguard self-test", lock_out);
   out.add(lock_key);
   out.add(keys.index_key(lock_id::generate(), other_out));
   out.add(keys.fence_key(lock_key, other_out));
-  out.add(index_prefix(keys, other_out));
+  write_preamble(keys, 1, out);
   out.add(self_test_shape.letter);
 }
 

@@ -19,6 +19,7 @@ std::vector<started_acquire> acquire_many(int count) {
 }
 
 void single_operation_travels_in_one_command(void**) {
+  redis({"CONFIG", "RESETSTAT"});
   const client_stats before = subject().stats();
   hold("k");
   const client_stats after = subject().stats();
@@ -28,6 +29,7 @@ void single_operation_travels_in_one_command(void**) {
 }
 
 void thirty_two_acquires_of_one_turn_travel_in_one_command(void**) {
+  redis({"CONFIG", "RESETSTAT"});
   const client_stats before = subject().stats();
   await_all(acquire_many(32));
   const client_stats after = subject().stats();
@@ -37,6 +39,7 @@ void thirty_two_acquires_of_one_turn_travel_in_one_command(void**) {
 }
 
 void thirty_three_acquires_of_one_turn_travel_in_two_commands(void**) {
+  redis({"CONFIG", "RESETSTAT"});
   const client_stats before = subject().stats();
   await_all(acquire_many(33));
   const client_stats after = subject().stats();

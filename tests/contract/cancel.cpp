@@ -172,6 +172,7 @@ void cancel_of_sent_reads_completes_them(void**) {
 
 void cancel_without_a_connection_changes_nothing_later(void**) {
   server().kill_hard();
+  assert_true(run_until([] { return subject().state() == connection_state::connecting; }));
   const auto got = start_acquire("k", 60s);
   run_for(30ms);
   assert_true(subject().cancel(got.handle));
