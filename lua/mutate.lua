@@ -67,9 +67,12 @@ local function expiry_in(ttl)
   return text
 end
 
+-- What is there; where that is no text, nothing and the error. MGET shows nothing for a key of another type, and so
+-- says no more than that a closer look is needed.
 local function read(key)
   local value = call('GET', key)
-  return type(value) == 'string' and value
+  if type(value) == 'table' then return false, '!' .. value.err end
+  return value
 end
 
 local function delete(key)
@@ -307,13 +310,16 @@ for i = 1, count do
   elseif letter == 'i' then
     status = value and inspect(value, key) or 'F'
   else
-    local record = value and changed[value]
-    if value and record == nil then
-      if follows and second_keys[follows] == value then record = second[follows] else record = read(value) end
+    local record, failure
+    if not value and changed[key] == nil then value, failure = read(key) end
+    if value then
+      record = changed[value]
+      if record == nil and follows and second_keys[follows] == value then record = second[follows] end
+      if not record and changed[value] == nil then record, failure = read(value) end
     end
     local doomed_before = doomed_count
     if not record then
-      status = 'N'
+      status = failure or 'N'
     elseif letter == 'x' then
       status = extend(record, value, key, sub(key, #index_prefix + 1), ARGV[at + 1])
     elseif letter == 'r' then

@@ -247,7 +247,9 @@ void client::body::finish_closing(const frame& on_stack) {
 void client::body::settle(engine::operation& over, engine::outcome& what) {
   if (what.failure) {
     what.what = engine::verdict::failed;
-    const std::string_view id = over.id ? over.id->view() : std::string_view{};
+    // The lock id of an acquire that has failed names nothing, unless it may have succeeded all the same.
+    const bool named = over.id && (over.kind != engine::operation_kind::acquire || what.failure->outcome_unknown());
+    const std::string_view id = named ? over.id->view() : std::string_view{};
     what.failure->with_context(over.key.view(), id, what.failure->cause());
   }
   if (reporter_.on()) reporter_.report(over, what);

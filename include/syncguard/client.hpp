@@ -157,7 +157,7 @@ class SYNCGUARD_API client {
   client_stats stats() const noexcept;
 
  private:
-  class body;
+  class SYNCGUARD_LOCAL body;
   body* body_;
 };
 

@@ -28,6 +28,10 @@ bool changes_something(const operation& item) noexcept {
 
 bool has_caller(const operation& item) noexcept { return item.done.index() != 0; }
 
+bool waits(const operation& item) noexcept {
+  return item.state == operation_state::queued || item.state == operation_state::returned;
+}
+
 }  // namespace
 
 // Tells a function that runs callbacks whether the engine has been destroyed by one of them.
@@ -126,8 +130,9 @@ bool engine::cancel(std::uint32_t slot, std::uint32_t generation, std::int64_t n
   if (found == nullptr || found->state == operation_state::deferred) return false;
   now_us_ = now_us;
   error aborted{error_code::aborted, "the operation was cancelled"};
-  if (found->state == operation_state::queued) {
+  if (waits(*found)) {
     queue_of(*found).remove(*found);
+    release_if_maybe_acquired(*found);
     defer(*found, std::move(aborted));
     return true;
   }
@@ -194,6 +199,7 @@ void engine::end_turn(std::int64_t now_us) {
 void engine::tell_deferred(const guard& alive) {
   for (std::size_t left = deferred_.size(); left > 0; --left) {
     operation* item = deferred_.pop_front();
+    if (item == nullptr) return;  // a callback has ended the turn
     error failure = std::move(*item->failure);
     settle_failed(*item, std::move(failure));
     if (alive.dead()) return;
@@ -208,18 +214,18 @@ void engine::settle(operation& over, outcome& what) {
   told_.settle(over, what);
 }
 
-// Where an operation may have taken effect without an answer, its caller is told so, and a lock that it may have
-// acquired is released.
+// Where an operation may have taken effect without an answer, its caller is told so.
 void engine::settle_failed(operation& over, error failure) {
-  if (over.maybe_applied && changes_something(over)) {
-    failure.with_outcome_unknown();
-    // One that is abandoned in its batch clears up by itself when its answer comes or its link goes.
-    if (over.kind == operation_kind::acquire && over.state != operation_state::deferred)
-      spawn(operation_kind::release, {}, over.id, over.ttl_ms);
-  }
+  if (over.maybe_applied && changes_something(over)) failure.with_outcome_unknown();
   outcome what;
   what.failure = std::move(failure);
   settle(over, what);
+}
+
+// For an operation that is given up outside of any batch; one inside is looked at when its batch comes back.
+void engine::release_if_maybe_acquired(const operation& given_up) noexcept {
+  if (given_up.kind == operation_kind::acquire && given_up.maybe_applied)
+    spawn(operation_kind::release, {}, given_up.id, given_up.ttl_ms);
 }
 
 void engine::spawn(operation_kind kind, std::string_view key, const std::optional<lock_id>& id,
@@ -246,13 +252,14 @@ void engine::run_timers(std::int64_t now_us) {
 
 void engine::expire(operation& late) {
   if (!has_caller(late)) {
-    if (late.state != operation_state::queued) return;  // its answer or the end of the link will free it
+    if (!waits(late)) return;  // its answer or the end of the link will free it
     queue_of(late).remove(late);
     forget(late);
     return;
   }
-  if (late.state == operation_state::queued) {
+  if (waits(late)) {
     queue_of(late).remove(late);
+    release_if_maybe_acquired(late);
     settle_failed(late, why_late(late));
     return;
   }
@@ -304,12 +311,9 @@ void engine::link_down(const error& cause, bool refused, std::int64_t now_us) {
   while (sent_first_ != nullptr) {
     batch& lost = *sent_first_;
     unlink(lost);
-    take_back(lost, returned_, true);
+    take_back(lost, true);
   }
-  for (std::size_t kind = 0; kind < travel_class_count; ++kind) {
-    stats_.resent += returned_[kind].size();
-    queues_[kind].prepend(returned_[kind]);
-  }
+  requeue_returned();
   if (!refused) return;
   const guard alive{*this};
   fail_everything_queued(alive);
@@ -317,14 +321,14 @@ void engine::link_down(const error& cause, bool refused, std::int64_t now_us) {
 
 void engine::fail_everything_queued(const guard& alive) {
   for (auto& queue : queues_) {
-    for (std::size_t left = queue.size(); left > 0; --left) {
+    for (std::size_t left = queue.size(); left > 0 && refused_; --left) {
       operation* item = queue.pop_front();
       if (item == nullptr) break;  // a callback has cancelled some
       if (!has_caller(*item)) {
         queue.push_back(*item);
         continue;
       }
-      if (!link_error_) return;  // a callback has changed the world
+      release_if_maybe_acquired(*item);
       settle_failed(*item, *link_error_);
       if (alive.dead()) return;
     }
@@ -336,7 +340,7 @@ void engine::answered(batch& which, batch_answer& answer, std::int64_t now_us) {
   unlink(which);
   if (healing_ && which.kind != travel_class::mutation) {
     // It was answered before mutations that were started earlier, and so knows nothing of them.
-    take_back(which, returned_, false);
+    take_back(which, false);
     finish_healing_when_quiet();
     return;
   }
@@ -357,8 +361,9 @@ void engine::answered(batch& which, batch_answer& answer, std::int64_t now_us) {
 
 void engine::judge(operation& asked, outcome& what) {
   if (!has_caller(asked)) {
-    if (asked.abandoned && what.what == verdict::acquired)
-      spawn(operation_kind::release, {}, asked.id, asked.ttl_ms);
+    if (asked.abandoned && what.what == verdict::acquired) asked.maybe_applied = true;
+    if (asked.abandoned && (what.what == verdict::acquired || what.what == verdict::failed))
+      release_if_maybe_acquired(asked);
     forget(asked);
     return;
   }
@@ -369,6 +374,7 @@ void engine::judge(operation& asked, outcome& what) {
   }
   if (what.what == verdict::failed) {
     error failure = std::move(*what.failure);
+    release_if_maybe_acquired(asked);
     settle_failed(asked, std::move(failure));
     return;
   }
@@ -387,44 +393,47 @@ void engine::script_missing(batch& which) noexcept {
   unlink(which);
   if (!healing_) ++stats_.scripts_reloaded;
   healing_ = true;
-  take_back(which, returned_, false);
+  take_back(which, false);
   finish_healing_when_quiet();
 }
 
 void engine::finish_healing_when_quiet() noexcept {
   if (!healing_ || sent_first_ != nullptr) return;
   healing_ = false;
-  for (std::size_t kind = 0; kind < travel_class_count; ++kind) {
-    stats_.resent += returned_[kind].size();
-    queues_[kind].prepend(returned_[kind]);
-  }
+  requeue_returned();
   out_.load_scripts();
   out_.want_turn_end();
 }
 
-void engine::take_back(batch& which, std::array<operation_list, travel_class_count>& into,
-                       bool maybe_applied) noexcept {
+void engine::take_back(batch& which, bool maybe_applied) noexcept {
   for (std::size_t index = 0; index < which.count; ++index) {
     operation& item = *which.operations[index];
+    item.maybe_applied = item.maybe_applied || (maybe_applied && changes_something(item));
     if (item.abandoned || (!has_caller(item) && !item.scheduled())) {
-      take_back_abandoned(item, maybe_applied);
+      take_back_abandoned(item);
       continue;
     }
-    item.state = operation_state::queued;
-    item.maybe_applied = item.maybe_applied || (maybe_applied && changes_something(item));
-    into[static_cast<std::size_t>(class_of(item.kind))].push_back(item);
+    item.state = operation_state::returned;
+    queue_of(item).push_back(item);
   }
   which.next = std::exchange(spare_, &which);
 }
 
 // An acquire that may have succeeded for nobody, and a release that its caller did not wait for, are worth another try.
-void engine::take_back_abandoned(operation& nobodys, bool maybe_applied) noexcept {
-  const bool worth_it = nobodys.abandoned && ((nobodys.kind == operation_kind::acquire && maybe_applied) ||
-                                              nobodys.kind == operation_kind::release);
-  if (worth_it)
-    spawn(operation_kind::release, {}, nobodys.id,
-          nobodys.kind == operation_kind::acquire ? nobodys.ttl_ms : options_.timeout_ms);
+void engine::take_back_abandoned(operation& nobodys) noexcept {
+  if (nobodys.abandoned && nobodys.kind == operation_kind::release)
+    spawn(operation_kind::release, {}, nobodys.id, options_.timeout_ms);
+  release_if_maybe_acquired(nobodys);
   forget(nobodys);
+}
+
+void engine::requeue_returned() noexcept {
+  for (std::size_t kind = 0; kind < travel_class_count; ++kind) {
+    for (operation* each = returned_[kind].front(); each != nullptr; each = each->next)
+      each->state = operation_state::queued;
+    stats_.resent += returned_[kind].size();
+    queues_[kind].prepend(returned_[kind]);
+  }
 }
 
 void engine::forget(operation& over) noexcept {

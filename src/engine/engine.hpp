@@ -104,7 +104,8 @@ class engine {
   void flush_all();
   bool can_send() const noexcept { return up_ && !healing_; }
   operation_list& queue_of(const operation& item) noexcept {
-    return queues_[static_cast<std::size_t>(class_of(item.kind))];
+    auto& lists = item.state == operation_state::returned ? returned_ : queues_;
+    return lists[static_cast<std::size_t>(class_of(item.kind))];
   }
 
   void settle(operation& over, outcome& what);
@@ -117,12 +118,14 @@ class engine {
 
   void judge(operation& asked, outcome& what);
   void spawn(operation_kind kind, std::string_view key, const std::optional<lock_id>& id, std::int64_t ttl_ms) noexcept;
+  void release_if_maybe_acquired(const operation& given_up) noexcept;
   void drop_if_silent();
 
   batch* take_batch() noexcept;
   void unlink(batch& which) noexcept;
-  void take_back(batch& which, std::array<operation_list, travel_class_count>& into, bool maybe_applied) noexcept;
-  void take_back_abandoned(operation& nobodys, bool maybe_applied) noexcept;
+  void take_back(batch& which, bool maybe_applied) noexcept;
+  void requeue_returned() noexcept;
+  void take_back_abandoned(operation& nobodys) noexcept;
   void finish_healing_when_quiet() noexcept;
 
   port& out_;
@@ -131,7 +134,7 @@ class engine {
   timer_wheel wheel_;
   operation_pool pool_;
   std::array<operation_list, travel_class_count> queues_;
-  std::array<operation_list, travel_class_count> returned_;  // while healing, in the order they were sent
+  std::array<operation_list, travel_class_count> returned_;  // in the order they were sent
   operation_list deferred_;
 
   batch* sent_first_ = nullptr;

@@ -3,6 +3,7 @@
 // One operation from its start to its completion, in a slot of the pool.
 //
 //   queued    waits in one of the engine's queues to be sent
+//   returned  was sent, and came back undone or unanswered; waits in front of the queued ones to be sent again
 //   sent      travels in a batch, and waits for its answer
 //   deferred  its outcome is known, and is told at the end of the turn
 //
@@ -44,7 +45,7 @@ constexpr travel_class class_of(operation_kind kind) noexcept {
   return kind == operation_kind::lookup_id ? travel_class::id_read : travel_class::key_read;
 }
 
-enum class operation_state : std::uint8_t { free, queued, sent, deferred };
+enum class operation_state : std::uint8_t { free, queued, returned, sent, deferred };
 
 // Who is told. Nobody: an operation of the engine's own.
 using completion =

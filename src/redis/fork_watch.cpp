@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -20,7 +21,8 @@ std::uint32_t forks = 0;
 // Runs in the child, where only async-signal-safe functions may be called.
 void replace_all_sockets() noexcept {
   ++forks;
-  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  // A socket, because loops that are taken over by the child watch it, and epoll refuses /dev/null.
+  const int nothing = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   for (const watched_socket* each = first; each != nullptr; each = each->next_) {
     if (nothing < 0 || dup3(nothing, each->descriptor_, O_CLOEXEC) < 0) close(each->descriptor_);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 // A connection must not be used by two processes. In a child that fork() made, each socket of this library is replaced
-// by /dev/null before the child's own code runs, so nothing it does can reach the parent's server.
+// by one that leads nowhere before the child's own code runs, so nothing it does can reach the parent's server.
 
 #include <cstdint>
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace syncguard::testing {
@@ -47,9 +48,11 @@ bool restore_server() {
   redis_server& it = *here().server;
   it.resume();
   if (!it.start()) return false;
+  // A script is killed only some time after Redis said so.
+  it.command({"SCRIPT", "KILL"});
+  for (int wait = 0; wait < 1000 && !it.command({"PING"}).is_text("PONG"); ++wait) std::this_thread::sleep_for(5ms);
   for (const std::vector<std::string>& command :
-       std::vector<std::vector<std::string>>{{"SCRIPT", "KILL"},
-                                             {"REPLICAOF", "NO", "ONE"},
+       std::vector<std::vector<std::string>>{{"REPLICAOF", "NO", "ONE"},
                                              {"CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction",
                                               "min-replicas-to-write", "0", "busy-reply-threshold", "5000"},
                                              {"ACL", "DELUSER", "guest"},

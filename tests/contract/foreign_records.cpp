@@ -141,7 +141,8 @@ void wrong_type_at_the_lock_key_is_invalid_and_untouched(void**) {
   assert_text_equal(failure.key(), "k");
   assert_false(failure.outcome_unknown());
   assert_int_equal(redis({"HLEN", lock_key("k")}).integer, 1);
-  assert_int_equal(key_count(), 1);
+  // The fence counter may have moved on; nothing else is there.
+  assert_int_equal(key_count(), exists(fence_key("k")) ? 2 : 1);
 }
 
 void key_that_looks_like_fields_does_not_mislead(void**) {

@@ -1,4 +1,5 @@
 // The contract of the lock client, against a real redis-server. Built twice: with libuv's loop and with libevent's.
+// An argument runs only the cases whose names match it: contract_uv 'cancel_*'.
 
 #include <csignal>
 #include <vector>
@@ -6,9 +7,10 @@
 #include "contract/cases.hpp"
 #include "contract/fixture.hpp"
 
-int main() {
+int main(int count, char** arguments) {
   using namespace syncguard::testing;
   std::signal(SIGPIPE, SIG_IGN);
+  if (count > 1) cmocka_set_test_filter(arguments[1]);
 
   std::vector<CMUnitTest> all;
   for (const cases theme : {acquire_cases(),

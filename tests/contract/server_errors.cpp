@@ -76,6 +76,18 @@ void acquire_of_a_held_key_on_a_replica_is_unavailable(void**) {
   must_fail(await_acquire("k", 60s), error_code::service_unavailable);
 }
 
+// The connection lives on when its server is made a replica; contention must not hide that for long.
+void acquire_of_a_held_key_on_a_demoted_master_becomes_unavailable(void**) {
+  hold("k", 60s, rival());
+  make_ready_subject(impatient_options());
+  redis({"REPLICAOF", "127.0.0.1", "1"});
+  const auto is_unavailable = [] {
+    const auto outcome = await_acquire("k", 60s);
+    return !outcome && outcome.error().code() == error_code::service_unavailable;
+  };
+  assert_true(run_until(is_unavailable));
+}
+
 void busy_server_is_unavailable_and_recovers(void**) {
   make_ready_subject(impatient_options());
   assert_true(server().config_set("busy-reply-threshold", "10"));
@@ -83,6 +95,7 @@ void busy_server_is_unavailable_and_recovers(void**) {
   const error failure = must_fail(await_acquire("k", 60s), error_code::service_unavailable);
   assert_true(failure.retryable());
   assert_true(redis({"SCRIPT", "KILL"}).is_text("OK"));
+  assert_true(run_until([] { return redis({"PING"}).is_text("PONG"); }));  // told before the script has ended
   assert_true(run_until([] { return subject().state() == connection_state::ready; }));
   hold("k");
 }
@@ -105,6 +118,7 @@ cases server_error_cases() {
       contract_case_alone(acquire_with_too_few_replicas_is_unavailable),
       contract_case_alone(acquire_on_a_replica_is_unavailable),
       contract_case_alone(acquire_of_a_held_key_on_a_replica_is_unavailable),
+      contract_case_alone(acquire_of_a_held_key_on_a_demoted_master_becomes_unavailable),
       contract_case_alone(busy_server_is_unavailable_and_recovers),
       contract_case(lost_data_answers_not_held),
   };

@@ -1,12 +1,15 @@
+#include <uv.h>
+
 #include <cstdio>
 
-#include <syncguard/fence.hpp>
+#include <syncguard/client.hpp>
+#include <syncguard/uv.hpp>
 #include <syncguard/version.hpp>
 
 int main() {
-  const auto token = syncguard::fence::parse("000000000000042");
-  const auto refused = syncguard::fence::parse("nonsense");
-  if (!token || refused) return 1;
-  std::printf("syncguard %s, fence %s, %s\n", syncguard::library_version(), token->number() == 42 ? "42" : "wrong",
-              describe(refused.error()).c_str());
+  syncguard::client client{syncguard::uv(uv_default_loop()), {.url = "nonsense"}};
+  client.acquire("match:42", std::chrono::seconds{10}, [](syncguard::result<std::optional<syncguard::grant>> got) {
+    std::printf("syncguard %s: %s\n", syncguard::library_version(), describe(got.error()).c_str());
+  });
+  return uv_run(uv_default_loop(), UV_RUN_DEFAULT);
 }

@@ -1,11 +1,19 @@
 #include <event2/event.h>
 
+#include <cstdio>
+
+#include <syncguard/client.hpp>
+#include <syncguard/event.hpp>
 #include <syncguard/version.hpp>
 
 int main() {
   event_base* base = event_base_new();
-  if (base == nullptr) return 1;
-  const bool fine = syncguard::library_version()[0] != '\0' && event_base_dispatch(base) == 1;
+  {
+    syncguard::client client{syncguard::event(base), {.url = "nonsense"}};
+    client.acquire("match:42", std::chrono::seconds{10}, [](syncguard::result<std::optional<syncguard::grant>> got) {
+      std::printf("syncguard %s: %s\n", syncguard::library_version(), describe(got.error()).c_str());
+    });
+    event_base_dispatch(base);
+  }
   event_base_free(base);
-  return fine ? 0 : 1;
 }

@@ -14,16 +14,22 @@ tar -C "$source" --exclude=./build --exclude=./.git -cf - . | tar -C "$work/subp
 cp "$here"/consumer*.cpp "$work"
 cat >"$work/meson.build" <<'END'
 project('consumer', 'cpp', default_options: ['cpp_std=c++20'])
-executable('consumer', 'consumer.cpp', dependencies: dependency('syncguard', fallback: 'syncguard'))
-executable('consumer_uv', 'consumer_uv.cpp', dependencies: dependency('syncguard-uv'))
+dependency('syncguard', fallback: 'syncguard')
+executable('consumer', 'consumer.cpp', dependencies: dependency('syncguard-uv'))
 END
 
 quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }; }
 quietly meson setup "$work/build" "$work" --wrap-mode nodownload -Dbuildtype=debug
 quietly meson compile -C "$work/build"
-"$work/build/consumer" | grep -q 'fence 42'
-"$work/build/consumer_uv"
+"$work/build/consumer" | grep -q 'InvalidArgument'
 echo "consumer as a superproject: fine"
+
+# As static and shared library alone, too.
+for kind in static shared; do
+  quietly meson setup "$work/build-$kind" "$work" --wrap-mode nodownload -Dbuildtype=debug "-Ddefault_library=$kind" \
+    "-Dsyncguard:default_library=$kind"
+done
+echo "consumer with default_library static and shared: configured"
 
 embedded=$work/build/subprojects/syncguard/lua/syncguard_scripts.hpp
 quietly meson compile -C "$work/build" syncguard_scripts.hpp
