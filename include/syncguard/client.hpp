@@ -3,7 +3,8 @@
 // The lock client: acquire, release, extend, is_locked, lookup, owns, over one connection.
 //
 // All operations that are started in one turn of the loop travel together; a single one goes out at once. Mutations
-// apply in the order in which they were started, and a read sees every mutation that was started before it.
+// apply in the order in which they were started, and a read sees every mutation that was started before it. It may see
+// later ones of the same turn, too: within a turn, mutations go first.
 
 #include <chrono>
 #include <cstddef>

@@ -8,12 +8,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <source_location>
+
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "contract/fixture.hpp"
+#include "support/call_place.hpp"
 
 namespace syncguard::testing {
 
@@ -86,49 +87,48 @@ inline started_close start_close(client& by = subject()) {
 
 // Runs the loop until the operation's callback ran; fails the case where it does not.
 template <class T>
-result<T> await(const started<T>& it, std::source_location at = std::source_location::current()) {
+result<T> await(const started<T>& it, testing::call_place at = testing::call_place::current()) {
   if (!run_until([&] { return it.done(); })) {
     print_error("a callback did not run\n");
-    _fail(at.file_name(), static_cast<int>(at.line()));
+    _fail(at.file, at.line);
   }
   return it.outcome();
 }
 
 template <class T>
-void await_all(const std::vector<started<T>>& all, std::source_location at = std::source_location::current()) {
+void await_all(const std::vector<started<T>>& all, testing::call_place at = testing::call_place::current()) {
   for (const auto& one : all) (void)await(one, at);
 }
 
 // The value of an outcome that must be one.
 template <class T>
-T must(const result<T>& outcome, std::source_location at = std::source_location::current()) {
+T must(const result<T>& outcome, testing::call_place at = testing::call_place::current()) {
   if (!outcome) {
     print_error("%s\n", describe(outcome.error()).c_str());
-    _fail(at.file_name(), static_cast<int>(at.line()));
+    _fail(at.file, at.line);
   }
   if constexpr (!std::is_void_v<T>) return *outcome;
 }
 
 // The same where there must be something in the optional, too.
 template <class T>
-T must_have(const result<std::optional<T>>& outcome, std::source_location at = std::source_location::current()) {
+T must_have(const result<std::optional<T>>& outcome, testing::call_place at = testing::call_place::current()) {
   const std::optional<T> value = must(outcome, at);
   if (!value) {
     print_error("the answer is empty\n");
-    _fail(at.file_name(), static_cast<int>(at.line()));
+    _fail(at.file, at.line);
   }
   return *value;
 }
 
 // The error of an outcome that must be one, of this code.
 template <class T>
-error must_fail(const result<T>& outcome, error_code wanted,
-                std::source_location at = std::source_location::current()) {
+error must_fail(const result<T>& outcome, error_code wanted, testing::call_place at = testing::call_place::current()) {
   const char* seen = outcome ? "success" : to_string(outcome.error().code()).data();
   if (outcome || outcome.error().code() != wanted || outcome.error().message().empty()) {
     print_error("seen %s, wanted %s\n", seen, to_string(wanted).data());
     if (!outcome) print_error("%s\n", describe(outcome.error()).c_str());
-    _fail(at.file_name(), static_cast<int>(at.line()));
+    _fail(at.file, at.line);
   }
   return outcome.error();
 }
@@ -159,7 +159,7 @@ inline result<bool> await_owns(std::string_view id, client& by = subject()) { re
 
 // A lock that this case holds from here on.
 inline grant hold(std::string_view key, milliseconds ttl = 60s, client& by = subject(),
-                  std::source_location at = std::source_location::current()) {
+                  testing::call_place at = testing::call_place::current()) {
   return must_have(await_acquire(key, ttl, by), at);
 }
 
