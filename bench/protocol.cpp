@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "protocol/error_map.hpp"
 #include <syncguard/key_hash.hpp>
+#include "protocol/error_map.hpp"
 #include "protocol/record.hpp"
 #include "protocol/storage_key.hpp"
 #include "protocol/user_key.hpp"

@@ -34,7 +34,9 @@ namespace {
 constexpr std::int64_t pause_max_ms = std::int64_t{24} * 60 * 60 * 1000;
 
 std::optional<error> refuse_times(const client_options& options) {
-  const auto out_of_bounds = [](std::chrono::milliseconds time) { return time.count() < 1 || time.count() > pause_max_ms; };
+  const auto out_of_bounds = [](std::chrono::milliseconds time) {
+    return time.count() < 1 || time.count() > pause_max_ms;
+  };
   if (out_of_bounds(options.timeout) || out_of_bounds(options.connect_timeout) ||
       out_of_bounds(options.reconnect_min) || out_of_bounds(options.reconnect_max))
     return error{error_code::invalid_argument, "time-outs and pauses are between one millisecond and one day"};
@@ -132,9 +134,8 @@ operation_handle client::body::start(engine::engine::request what, engine::compl
   if (redis::fork_count() != forks_)
     refused = error{error_code::service_unavailable, "this client belongs to the parent process"};
   const std::int64_t now = redis::now_us();
-  const engine::operation* started = refused
-                                         ? engine_->start_failed(what, std::move(done), std::move(*refused), now)
-                                         : engine_->start(what, std::move(done), now);
+  const engine::operation* started = refused ? engine_->start_failed(what, std::move(done), std::move(*refused), now)
+                                             : engine_->start(what, std::move(done), now);
   if (started == nullptr) return {};
   return {started->slot, started->generation};
 }

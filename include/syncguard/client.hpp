@@ -118,6 +118,8 @@ class SYNCGUARD_API client {
   ~client();
   client(client&&) noexcept;
   client& operator=(client&&) noexcept;
+  client(const client&) = delete;
+  client& operator=(const client&) = delete;
 
   // Whether the options were accepted.
   result<void> check() const;

@@ -21,6 +21,8 @@ class SYNCGUARD_API loop {
   explicit loop(std::unique_ptr<redis::event_loop> made) noexcept;
   loop(loop&&) noexcept;
   loop& operator=(loop&&) noexcept;
+  loop(const loop&) = delete;
+  loop& operator=(const loop&) = delete;
   ~loop();
 
   // For the client.

@@ -38,7 +38,7 @@ void operation_pool::give_back(operation& slot) noexcept {
   slot.maybe_applied = false;
   slot.id.reset();
   slot.key.clear();
-  slot.done = std::monostate{};
+  slot.done.emplace<std::monostate>();
   slot.failure.reset();
   slot.previous = nullptr;
   slot.next = free_;

@@ -52,6 +52,9 @@ class libevent_event_loop final : public redis::event_loop {
     if (names_ != nullptr) evdns_base_free(names_, 1);
   }
 
+  libevent_event_loop(const libevent_event_loop&) = delete;
+  libevent_event_loop& operator=(const libevent_event_loop&) = delete;
+
   void open(redis::loop_sink& sink) override {
     sink_ = &sink;
     timer_.reset(event_new(

@@ -70,6 +70,9 @@ class uv_event_loop final : public redis::event_loop {
     handles_->close(handles_->timer);
   }
 
+  uv_event_loop(const uv_event_loop&) = delete;
+  uv_event_loop& operator=(const uv_event_loop&) = delete;
+
   void open(redis::loop_sink& sink) override {
     handles_ = new handles;
     handles_->sink = &sink;

@@ -16,9 +16,9 @@
 #include <syncguard/error.hpp>
 #include <syncguard/fence.hpp>
 
+#include <syncguard/lock_id.hpp>
 #include "protocol/inline_string.hpp"
 #include "protocol/json_escape.hpp"
-#include <syncguard/lock_id.hpp>
 #include "protocol/user_key.hpp"
 
 namespace syncguard::protocol {

@@ -7,8 +7,8 @@
 
 #include <syncguard/result.hpp>
 
-#include "protocol/inline_string.hpp"
 #include <syncguard/lock_id.hpp>
+#include "protocol/inline_string.hpp"
 
 namespace syncguard::protocol {
 

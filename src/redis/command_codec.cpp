@@ -182,11 +182,13 @@ error error_from_reply(std::string_view text) noexcept {
   };
   if (text.starts_with("CORRUPT"))
     return with_cause({error_code::internal, "what is stored at the lock's key cannot be read, and does not expire"});
-  if (text.starts_with("FENCE")) return with_cause({error_code::internal, "the fence counter of this key is exhausted"});
+  if (text.starts_with("FENCE"))
+    return with_cause({error_code::internal, "the fence counter of this key is exhausted"});
   switch (protocol::classify_error(text)) {
     case error_code::auth_failed:
       return with_cause({error_code::auth_failed, "the server does not allow this: credentials or rights"});
-    case error_code::invalid_argument: return with_cause({error_code::invalid_argument, "the server refused the input"});
+    case error_code::invalid_argument:
+      return with_cause({error_code::invalid_argument, "the server refused the input"});
     case error_code::rate_limited: return with_cause({error_code::rate_limited, "the server is out of memory"});
     case error_code::service_unavailable:
       return with_cause({error_code::service_unavailable, "the server cannot serve now"});

@@ -111,13 +111,15 @@ struct connection::life {
     static constexpr auto table = []<std::size_t... Index>(std::index_sequence<Index...>) {
       return std::array<redisCallbackFn*, sizeof...(Index)>{
           reply_function<static_cast<std::uint8_t>(Index / 16), static_cast<std::uint8_t>(Index % 16)>...};
-    }(std::make_index_sequence<64>{});
+    }
+    (std::make_index_sequence<64>{});
     return table[tag.kind * 16U + tag.step];
   }
 
   static void clean_up(void* data) {
     auto* self = static_cast<life*>(data);
-    if (self->plain_functions != nullptr) self->context->c.funcs = const_cast<redisContextFuncs*>(self->plain_functions);
+    if (self->plain_functions != nullptr)
+      self->context->c.funcs = const_cast<redisContextFuncs*>(self->plain_functions);
     delete self;
   }
 };

@@ -33,8 +33,8 @@ void replace_all_sockets() noexcept {
 namespace {
 
 void watch_forks() noexcept {
-  static const int registered = pthread_atfork([] { list_mutex.lock(); }, [] { list_mutex.unlock(); },
-                                               [] { replace_all_sockets(); });
+  static const int registered =
+      pthread_atfork([] { list_mutex.lock(); }, [] { list_mutex.unlock(); }, [] { replace_all_sockets(); });
   static_cast<void>(registered);
 }
 

@@ -79,7 +79,8 @@ void* make_bool(const redisReadTask* task, int value) {
 
 void free_nothing(void* /*reply*/) {}
 
-redisReplyObjectFunctions functions{make_text, make_array, make_integer, make_double, make_nil, make_bool, free_nothing};
+redisReplyObjectFunctions functions{make_text, make_array, make_integer, make_double,
+                                    make_nil,  make_bool,  free_nothing};
 
 }  // namespace
 

@@ -28,7 +28,7 @@ struct redis_reply {
 };
 
 struct redis_options {
-  bool append_only = false;               // keep every write, as far as the process itself is concerned
+  bool append_only = false;                 // keep every write, as far as the process itself is concerned
   std::vector<std::string> config_lines{};  // further lines of redis.conf
   std::string password{};                   // of the default user; command() uses it
 };

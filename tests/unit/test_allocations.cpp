@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <string>
 
-#include "protocol/error_map.hpp"
 #include <syncguard/key_hash.hpp>
+#include "protocol/error_map.hpp"
 #include "protocol/record.hpp"
 #include "protocol/storage_key.hpp"
 #include "protocol/user_key.hpp"

@@ -9,10 +9,10 @@
 
 #include <yyjson.h>
 
-#include "protocol/config.hpp"
-#include "protocol/error_map.hpp"
 #include <syncguard/key_hash.hpp>
 #include <syncguard/lock_id.hpp>
+#include "protocol/config.hpp"
+#include "protocol/error_map.hpp"
 #include "protocol/storage_key.hpp"
 #include "protocol/user_key.hpp"
 #include "support/cmocka.hpp"
