@@ -181,6 +181,7 @@ void client::body::on_timer() {
 
 void client::body::on_resolved(std::vector<std::string> addresses, std::string_view why) {
   const frame on_stack{*this};
+  if (redis::fork_count() != forks_) return;
   link_->resolved(std::move(addresses), why);
   sync_timer();
 }

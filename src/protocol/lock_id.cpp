@@ -1,6 +1,7 @@
 #include <syncguard/lock_id.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include <sodium.h>
 
@@ -10,15 +11,20 @@ namespace syncguard {
 
 namespace {
 
-constexpr bool in_alphabet(char character) noexcept {
-  return (character >= 'A' && character <= 'Z') || (character >= 'a' && character <= 'z') ||
-         (character >= '0' && character <= '9') || character == '-' || character == '_';
-}
+constexpr std::array<bool, 256> alphabet = [] {
+  std::array<bool, 256> in{};
+  for (const char character : "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+    if (character != '\0') in[static_cast<unsigned char>(character)] = true;
+  return in;
+}();
 
 }  // namespace
 
 bool lock_id::is_valid(std::string_view text) noexcept {
-  return text.size() == length && std::all_of(text.begin(), text.end(), in_alphabet);
+  if (text.size() != length) return false;
+  bool all = true;
+  for (const char character : text) all &= alphabet[static_cast<unsigned char>(character)];
+  return all;
 }
 
 result<lock_id> lock_id::parse(std::string_view text) noexcept {

@@ -10,9 +10,13 @@
 #include <vector>
 
 #include "support/cmocka.hpp"
+#include "support/mutations.hpp"
 
 namespace {
 
+namespace testing = syncguard::testing;
+
+using namespace std::string_view_literals;
 using namespace syncguard::protocol;
 using syncguard::fence;
 using syncguard::lock_id;
@@ -80,46 +84,17 @@ void truncation_at_every_byte_is_unreadable(void**) {
   note("%d cuts", cuts);
 }
 
-std::string mutate(std::string text, std::mt19937_64& random) {
-  const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
-  const auto some_byte = [&] {
-    static constexpr std::string_view telling = "{}[]\":,\\u0123456789eE+-.tfn \n\x00\x7f\x80\xc3\xff";
-    return below(2) == 0 ? telling[below(telling.size())] : static_cast<char>(below(256));
-  };
-  for (std::size_t changes = 1 + below(4); changes > 0; --changes) {
-    const std::size_t at = below(text.size() + 1);
-    const std::size_t length = below(text.size() - at + 1);
-    switch (below(6)) {
-      case 0: text.insert(at, 1, some_byte()); break;
-      case 1:
-        if (at < text.size()) text[at] = some_byte();
-        break;
-      case 2:
-        if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
-        break;
-      case 3: text.erase(at, below(2) == 0 ? 1 : length); break;
-      case 4: text.insert(below(text.size() + 1), text.substr(at, length)); break;
-      default: {
-        const auto& others = valid_records();
-        const std::string& other = others[below(others.size())];
-        text.insert(at, other.substr(below(other.size())));
-      }
-    }
-  }
-  return text;
-}
+constexpr std::string_view telling_bytes = "{}[]\":,\\u0123456789eE+-.tfn \n\x00\x7f\x80\xc3\xff"sv;
 
 void random_mutations_are_survived(void**) {
-  const char* given = std::getenv("SYNCGUARD_SEED");
-  const auto seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  note("SYNCGUARD_SEED=%llu", static_cast<unsigned long long>(seed));
-  std::mt19937_64 random{seed};
+  std::mt19937_64 random{testing::random_seed()};
   int readable = 0;
   int complete = 0;
   for (int i = 0; i < mutations; ++i) {
     const auto& records = valid_records();
     decoded_record seen;
-    decode_exact(mutate(records[static_cast<std::size_t>(i) % records.size()], random), seen);
+    decode_exact(testing::mutate(records[static_cast<std::size_t>(i) % records.size()], records, telling_bytes, random),
+                 seen);
     assert_consistent(seen);
     readable += seen.form == record_form::unreadable ? 0 : 1;
     complete += seen.fault.empty() ? 1 : 0;

@@ -13,8 +13,11 @@
 #include <vector>
 
 #include "support/cmocka.hpp"
+#include "support/mutations.hpp"
 
 namespace {
+
+namespace testing = syncguard::testing;
 
 using namespace std::string_literals;
 using namespace std::string_view_literals;
@@ -419,41 +422,15 @@ void truncation_at_every_byte_is_survived(void**) {
   }
 }
 
-std::string mutate(std::string text, std::mt19937_64& random) {
-  const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
-  const auto some_byte = [&] {
-    static constexpr std::string_view telling = "://@:?#%[]&=.-_0123456789abcfxDB \n\x00\x7f\x80\xff"sv;
-    return below(4) != 0 ? telling[below(telling.size())] : static_cast<char>(below(256));
-  };
-  for (std::size_t changes = 1 + below(4); changes > 0; --changes) {
-    const std::size_t at = below(text.size() + 1);
-    const std::size_t length = below(text.size() - at + 1);
-    switch (below(5)) {
-      case 0: text.insert(at, 1, some_byte()); break;
-      case 1:
-        if (at < text.size()) text[at] = some_byte();
-        break;
-      case 2: text.erase(at, below(2) == 0 ? 1 : length); break;
-      case 3: text.insert(below(text.size() + 1), text.substr(at, length)); break;
-      default: {
-        const auto& others = valid_urls();
-        const std::string& other = others[below(others.size())];
-        text.insert(at, other.substr(below(other.size())));
-      }
-    }
-  }
-  return text;
-}
+constexpr std::string_view telling_bytes = "://@:?#%[]&=.-_0123456789abcfxDB \n\x00\x7f\x80\xff"sv;
 
 void random_mutations_are_survived(void**) {
-  const char* given = std::getenv("SYNCGUARD_SEED");
-  const auto seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  note("SYNCGUARD_SEED=%llu", static_cast<unsigned long long>(seed));
-  std::mt19937_64 random{seed};
+  std::mt19937_64 random{testing::random_seed()};
   int accepted = 0;
   for (int i = 0; i < mutations; ++i) {
     const auto& urls = valid_urls();
-    const auto seen = parse_exact(mutate(urls[static_cast<std::size_t>(i) % urls.size()], random));
+    const auto seen =
+        parse_exact(testing::mutate(urls[static_cast<std::size_t>(i) % urls.size()], urls, telling_bytes, random));
     assert_consistent(seen);
     accepted += seen.has_value() ? 1 : 0;
   }
