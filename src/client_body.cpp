@@ -16,17 +16,23 @@ namespace syncguard {
 // Keeps the body while a call of the loop is in it.
 class client::body::frame {
  public:
-  explicit frame(body& entered) noexcept : entered_(entered) { ++entered_.users_; }
+  explicit frame(body& entered) noexcept : entered_(entered), outer_us_(entered.entered_us_) {
+    ++entered_.users_;
+    entered_.entered_us_ = redis::now_us();
+  }
   ~frame() {
+    entered_.entered_us_ = outer_us_;
     if (--entered_.users_ == 0) delete &entered_;
   }
   frame(const frame&) = delete;
   frame& operator=(const frame&) = delete;
 
   bool dead() const noexcept { return entered_.dead_; }
+  std::int64_t now_us() const noexcept { return entered_.entered_us_; }
 
  private:
   body& entered_;
+  std::int64_t outer_us_;
 };
 
 namespace {
@@ -133,7 +139,7 @@ operation_handle client::body::start(engine::engine::request what, engine::compl
   if (refusal_) refused = refusal_;
   if (redis::fork_count() != forks_)
     refused = error{error_code::service_unavailable, "this client belongs to the parent process"};
-  const std::int64_t now = redis::now_us();
+  const std::int64_t now = entered_us_ != 0 ? entered_us_ : redis::now_us();
   const engine::operation* started = refused ? engine_->start_failed(what, std::move(done), std::move(*refused), now)
                                              : engine_->start(what, std::move(done), now);
   if (started == nullptr) return {};
@@ -161,7 +167,7 @@ void client::body::on_turn_end() {
   const frame on_stack{*this};
   if (redis::fork_count() == forks_) link_->end_turn();
   if (on_stack.dead()) return;
-  engine_->end_turn(redis::now_us());
+  engine_->end_turn(on_stack.now_us());
   if (on_stack.dead()) return;
   finish_closing(on_stack);
   if (on_stack.dead()) return;
@@ -172,7 +178,7 @@ void client::body::on_timer() {
   const frame on_stack{*this};
   armed_ms_.reset();
   if (redis::fork_count() != forks_) return;
-  const std::int64_t now = redis::now_us();
+  const std::int64_t now = on_stack.now_us();
   link_->run_timer(now / 1000);
   engine_->run_timers(now);
   if (on_stack.dead()) return;
@@ -224,7 +230,7 @@ void client::body::change_state(connection_state next, const error* cause) {
 
 void client::body::batch_answered(engine::batch& which, engine::batch_answer& answer) {
   const frame on_stack{*this};
-  engine_->answered(which, answer, redis::now_us());
+  engine_->answered(which, answer, on_stack.now_us());
   if (on_stack.dead()) return;
   if (closing_) loop_->want_turn_end();
   sync_timer();

@@ -82,6 +82,7 @@ class client::body final : public redis::loop_sink, public redis::link_owner, pu
   bool closing_ = false;
   std::uint32_t forks_;
   int users_ = 1;
+  std::int64_t entered_us_ = 0;  // when the loop last called, while that call lasts; else 0
   bool dead_ = false;
 };
 

@@ -173,6 +173,12 @@ void connection::flush() {
   if (life_->owner != nullptr) redisAsyncHandleWrite(life_->context);
 }
 
+void connection::flush_early() {
+  if (life_->owner == nullptr || life_->tls != nullptr) return;  // TLS may have to read first
+  int done = 0;
+  redisBufferWrite(&life_->context->c, &done);
+}
+
 void connection::poll() {
   bool gone = false;
   life_->gone = &gone;

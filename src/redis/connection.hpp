@@ -66,8 +66,11 @@ class connection {
   // Queues a command. Where the connection is going down already, it is dropped, and lost() says the rest.
   void send(std::string_view command, reply_tag tag, void* subject = nullptr);
 
-  // Writes what is queued, as far as the socket takes it.
+  // Writes what is queued, as far as the socket takes it. May end the connection; not to be called from its callbacks.
   void flush();
+
+  // The same from anywhere: what goes wrong shows at the next flush().
+  void flush_early();
 
   // Handles what has arrived, without waiting.
   void poll();

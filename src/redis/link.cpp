@@ -217,6 +217,10 @@ void link::send(engine::batch& what) {
   write_batch(what, keys_, writer_);
   connection_->send(writer_.text(), {batch_kind, 0}, &what);
   unsent_ = true;
+  // The server works on a full batch while this turn goes on. Otherwise both would take turns, each waiting for the
+  // other.
+  if (what.kind == engine::travel_class::mutation && what.count >= engine::batch::mutation_max)
+    connection_->flush_early();
 }
 
 void link::flush() {

@@ -37,6 +37,7 @@ cases connection_cases();
 cases refusal_cases();
 cases server_error_cases();
 cases outage_cases();
+cases lost_answer_cases();
 cases stats_cases();
 cases move_cases();
 

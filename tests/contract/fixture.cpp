@@ -51,12 +51,12 @@ bool restore_server() {
   // A script is killed only some time after Redis said so.
   it.command({"SCRIPT", "KILL"});
   for (int wait = 0; wait < 1000 && !it.command({"PING"}).is_text("PONG"); ++wait) std::this_thread::sleep_for(5ms);
-  for (const std::vector<std::string>& command :
-       std::vector<std::vector<std::string>>{{"REPLICAOF", "NO", "ONE"},
-                                             {"CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction",
-                                              "min-replicas-to-write", "0", "busy-reply-threshold", "5000"},
-                                             {"ACL", "DELUSER", "guest"},
-                                             {"CONFIG", "RESETSTAT"}})
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"REPLICAOF", "NO", "ONE"},
+           {"CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction", "min-replicas-to-write", "0",
+            "busy-reply-threshold", "5000", "client-output-buffer-limit", "normal 0 0 0"},
+           {"ACL", "DELUSER", "guest"},
+           {"CONFIG", "RESETSTAT"}})
     it.command(command);
   return it.command({"FLUSHALL"}).is_text("OK");
 }
@@ -71,8 +71,8 @@ void record_event(const telemetry_event& event) {
 int start_world(void**) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     here().port = find_free_port();
-    here().server = std::make_unique<redis_server>(redis_options{
-        .config_lines = {"port " + std::to_string(here().port), "bind 127.0.0.1", "enable-debug-command yes"}});
+    here().server = std::make_unique<redis_server>(
+        redis_options{.config_lines = {"port " + std::to_string(here().port), "bind 127.0.0.1"}});
     if (here().server->start()) return 0;
   }
   return -1;

@@ -13,35 +13,13 @@ int main(int count, char** arguments) {
   if (count > 1) cmocka_set_test_filter(arguments[1]);
 
   std::vector<CMUnitTest> all;
-  for (const cases theme : {acquire_cases(),
-                            release_cases(),
-                            extend_cases(),
-                            is_locked_cases(),
-                            lookup_cases(),
-                            owns_cases(),
-                            validation_cases(),
-                            option_cases(),
-                            foreign_record_cases(),
-                            fence_cases(),
-                            storage_cases(),
-                            liveness_cases(),
-                            telemetry_cases(),
-                            telemetry_sink_cases(),
-                            ordering_cases(),
-                            batching_cases(),
-                            poison_cases(),
-                            script_cases(),
-                            cancel_cases(),
-                            callback_cases(),
-                            destroy_cases(),
-                            close_cases(),
-                            bulk_cases(),
-                            connection_cases(),
-                            refusal_cases(),
-                            server_error_cases(),
-                            outage_cases(),
-                            stats_cases(),
-                            move_cases()})
+  for (const cases theme :
+       {acquire_cases(),      release_cases(),    extend_cases(),      is_locked_cases(),      lookup_cases(),
+        owns_cases(),         validation_cases(), option_cases(),      foreign_record_cases(), fence_cases(),
+        storage_cases(),      liveness_cases(),   telemetry_cases(),   telemetry_sink_cases(), ordering_cases(),
+        batching_cases(),     poison_cases(),     script_cases(),      cancel_cases(),         callback_cases(),
+        destroy_cases(),      close_cases(),      bulk_cases(),        connection_cases(),     refusal_cases(),
+        server_error_cases(), outage_cases(),     lost_answer_cases(), stats_cases(),          move_cases()})
     all.insert(all.end(), theme.begin(), theme.end());
   return _cmocka_run_group_tests("contract", all.data(), all.size(), start_world, stop_world);
 }

@@ -1,6 +1,7 @@
 // Servers that are not there, go away, fall silent, and come back.
 
 #include <string>
+#include <thread>
 
 #include "contract/cases.hpp"
 #include "contract/operations.hpp"
@@ -199,9 +200,13 @@ void server_that_never_answers_the_handshake_times_operations_out(void**) {
 // The loop was busy elsewhere, the answer lies in the socket: it counts.
 void answer_that_waits_behind_a_stalled_loop_is_taken(void**) {
   make_ready_subject(impatient_options(200ms));
+  server().pause();
   const auto got = start_acquire("k", 60s);
   turn();
-  redis({"DEBUG", "SLEEP", "0.4"});  // nothing turns the loop meanwhile
+  server().resume();
+  while (!exists(lock_key("k"))) {  // answered by then, and nothing turns the loop
+  }
+  std::this_thread::sleep_for(400ms);
   must_have(await(got));
 }
 
