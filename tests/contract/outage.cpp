@@ -204,8 +204,8 @@ void answer_that_waits_behind_a_stalled_loop_is_taken(void**) {
   const auto got = start_acquire("k", 60s);
   turn();
   server().resume();
-  while (!exists(lock_key("k"))) {  // answered by then, and nothing turns the loop
-  }
+  // Until the server has answered; nothing turns the loop meanwhile.
+  for (int wait = 0; wait < 5000 && !exists(lock_key("k")); ++wait) std::this_thread::sleep_for(1ms);
   std::this_thread::sleep_for(400ms);
   must_have(await(got));
 }

@@ -93,6 +93,43 @@ void order_survives_a_flush(void**) {
   assert_int_equal(holder.fence.number(), 21);
 }
 
+// A reply of a megabyte takes many turns to arrive. Until it has, the client cannot send again what met no script, and
+// what is started meanwhile must stay behind it.
+std::vector<started_acquire> acquire_in_every_turn_of_a_healing() {
+  redis({"SET", lock_key("big"), std::string(1 << 20, 'x'), "PX", "60000"});
+  flush_scripts();
+  std::vector<started_acquire> all;
+  all.push_back(start_acquire("k", 60s));
+  subject().lookup("big", {});
+  for (int round = 0; round < 20; ++round) {
+    run_for(1ms);
+    all.push_back(start_acquire("k", 60s));
+  }
+  return all;
+}
+
+void check_first_is_granted(const std::vector<started_acquire>& all) {
+  await_all(all);
+  for (std::size_t index = 0; index < all.size(); ++index)
+    assert_int_equal(must(all[index].outcome()).has_value(), index == 0);
+}
+
+void order_survives_a_flush_with_more_started_meanwhile(void**) {
+  for (int round = 0; round < 5; ++round) {
+    check_first_is_granted(acquire_in_every_turn_of_a_healing());
+    redis({"DEL", lock_key("k")});
+  }
+}
+
+void order_survives_a_flush_and_the_loss_of_the_connection(void**) {
+  for (int round = 0; round < 5; ++round) {
+    const auto all = acquire_in_every_turn_of_a_healing();
+    redis({"CLIENT", "KILL", "TYPE", "normal"});
+    check_first_is_granted(all);
+    redis({"DEL", lock_key("k")});
+  }
+}
+
 void reads_after_mutations_see_them_despite_a_flush(void**) {
   for (int round = 0; round < 20; ++round) {
     flush_scripts();
@@ -134,6 +171,8 @@ cases script_cases() {
       contract_case(flush_inside_a_pipeline_is_not_noticed),
       contract_case(flush_ahead_of_a_written_pipeline_is_not_noticed),
       contract_case(order_survives_a_flush),
+      contract_case(order_survives_a_flush_with_more_started_meanwhile),
+      contract_case(order_survives_a_flush_and_the_loss_of_the_connection),
       contract_case(reads_after_mutations_see_them_despite_a_flush),
       contract_case(flush_in_every_turn_lets_everything_complete),
       contract_case(restart_of_the_server_reloads_the_scripts),
