@@ -17,6 +17,7 @@ void ten_thousand_acquires_and_releases_of_one_turn_complete(void**) {
   for (int index = 0; index < ten_thousand; ++index)
     acquired.push_back(start_acquire("k" + std::to_string(index), 60s));
   await_all(acquired);
+  for (const auto& one : acquired) must_have(one.outcome());
   assert_int_equal(key_count(), 3 * ten_thousand);
   std::vector<started_bool> released;
   for (const auto& one : acquired) released.push_back(start_release(must_have(one.outcome()).id));
