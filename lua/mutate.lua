@@ -2,7 +2,7 @@
 --
 -- KEYS     the keys of each operation, one operation after the other
 -- ARGV[1]  what stands in front of every key: the prefix and a colon, or nothing
--- ARGV[2]  how many operations
+-- ARGV[2]  how many operations; a `w` behind the number: watched, see below
 -- ARGV[3…] the operations: a letter, then its arguments
 --
 --   operation   KEYS                ARGV
@@ -22,6 +22,7 @@
 --
 --   A fence(15 digits) expiry  acquired, now or earlier by the same lock id
 --   L expiry                   locked by somebody else until then
+--   l fence(15 digits) expiry  the same in a watched batch, with the holder's fence; zeros where it has none
 --   C                          locked: unreadable, but it has a time to live
 --   R                          released
 --   X expiry                   extended until then
@@ -30,6 +31,11 @@
 --   E                          was there, had expired, is deleted now
 --   H, F, T                    held; free; all rights are there
 --   !text                      failed: an error of Redis, CORRUPT… or FENCE…
+--
+-- A watched batch comes from a client that wants to be told when its locks change (CLIENT TRACKING). Redis remembers
+-- who has read a key, and forgets that with each write, ours included: so the locks that the batch has written are read
+-- once more in the end. Before 7.2 it is not the keys that a script reads that are remembered, but all of KEYS; hence
+-- further lock keys may follow there, those of the operations that begin with an index key.
 --
 -- Where the time goes, and what is done about it: calls into Redis cost most, so what the batch will look at is read by
 -- two MGETs, and what is to be deleted is deleted by one DEL in the end; `changed` shows later operations what earlier
@@ -85,7 +91,7 @@ end
 -- 1          12                                                       34              50       63
 local function is_own_form(record)
   return find(record, '{"lockId":"', 1, true) == 1 and find(record, '","expiresAtMs":', 34, true) == 34
-    and byte(record, 63) == 44 and byte(record, 33) ~= 92
+    and find(record, '^%d%d%d%d%d%d%d%d%d%d%d%d%d,', 50) and byte(record, 33) ~= 92
 end
 
 -- Owner and expiry (a number) of a record in any form; its fields, where it had to be decoded. No expiry: unreadable.
@@ -248,6 +254,27 @@ end
 local key_count = { A = 3, t = 3 }
 local argument_count = { a = 3, A = 4, r = 1, R = 2, x = 2, X = 3, c = 1, i = 1, t = 1 }
 local count = tonumber(ARGV[2])
+local judge = held_by
+local watched = not count
+if watched then
+  count = tonumber(sub(ARGV[2], 1, -2))
+
+  -- Our own records end with the fence.
+  local function fence_of(record)
+    local fence = match(record, '^"fence":"(%d+)"}$', -26)
+    if not fence then
+      local readable, fields = pcall(cjson.decode, record)
+      fence = readable and type(fields) == 'table' and fields.fence
+    end
+    return type(fence) == 'string' and #fence == 15 and find(fence, '^%d+$') and fence or '000000000000000'
+  end
+
+  judge = function(record, lock_key, id)
+    local status = held_by(record, lock_key, id)
+    if status and byte(status) == 76 then return 'l' .. fence_of(record) .. sub(status, 2) end
+    return status
+  end
+end
 local first_keys = KEYS
 if #KEYS ~= count then
   first_keys = {}
@@ -293,7 +320,7 @@ for i = 1, count do
 
   if letter == 'a' or letter == 'A' then
     local id = ARGV[at + 1]
-    if value then status = held_by(value, key, id) end
+    if value then status = judge(value, key, id) end
     if not status then
       local last_fence = follows and second[follows]
       if letter == 'a' then
@@ -352,5 +379,18 @@ if gone_count > 0 then
   if type(removed) == 'table' then
     for i = 1, deletes_count do answer[deletes[i]] = '!' .. removed.err end
   end
+end
+
+if watched then
+  local written, written_count = {}, 0
+  for i = 1, count do
+    local kind, key = byte(answer[i + 1]), first_keys[i]
+    if kind == 88 then key = changed[key] or first[i] end -- X: the lock of the index key
+    if (kind == 65 or kind == 88) and changed[key] then
+      written_count = written_count + 1
+      written[written_count] = key
+    end
+  end
+  if written_count > 0 then call('MGET', unpack(written)) end
 end
 return table.concat(answer, '\n')

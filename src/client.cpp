@@ -36,6 +36,11 @@ result<void> client::check() const {
   return {};
 }
 
+operation_handle client::lock(std::string_view key, const lock_options& options,
+                              callback<result<syncguard::lock>> done) {
+  return body_->start_lock(key, options, std::move(done));
+}
+
 operation_handle client::acquire(std::string_view key, std::chrono::milliseconds ttl,
                                  callback<result<std::optional<grant>>> done) {
   return body_->start_by_key(operation_kind::acquire, key, ttl.count(), std::move(done));

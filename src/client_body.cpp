@@ -5,6 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include <sodium.h>
+
 #include "protocol/config.hpp"
 #include "protocol/user_key.hpp"
 #include "redis/fork_watch.hpp"
@@ -19,6 +21,7 @@ class client::body::frame {
   explicit frame(body& entered) noexcept : entered_(entered), outer_us_(entered.entered_us_) {
     ++entered_.users_;
     entered_.entered_us_ = redis::now_us();
+    entered_.entered_tick_ = redis::clock_tick();
   }
   ~frame() {
     entered_.entered_us_ = outer_us_;
@@ -48,13 +51,46 @@ std::optional<error> refuse_times(const client_options& options) {
     return error{error_code::invalid_argument, "time-outs and pauses are between one millisecond and one day"};
   if (options.reconnect_min > options.reconnect_max)
     return error{error_code::invalid_argument, "reconnect_min is longer than reconnect_max"};
+  if (out_of_bounds(options.release_timeout))
+    return error{error_code::invalid_argument, "the time-out of releases is between one millisecond and one day"};
   if (options.max_pending < 1) return error{error_code::invalid_argument, "max_pending is zero"};
   if (options.client_name.find_first_of(" \r\n") != std::string::npos)
     return error{error_code::invalid_argument, "the client name contains a blank or a line break"};
   return std::nullopt;
 }
 
+// Names of waiters are told from those of operations by this bit of the slot.
+constexpr std::uint32_t waiter_bit = 0x8000'0000;
+
+error parents_client() noexcept {
+  return {error_code::service_unavailable, "this client belongs to the parent process"};
+}
+
 }  // namespace
+
+// A way to the server, and the engine that uses it.
+struct client::body::lane final : redis::link_owner {
+  lane(body& of, bool watch, const engine::engine_options& options)
+      : owner(of),
+        is_watched(watch),
+        link(of.make_link(*this, watch)),
+        engine(std::make_unique<engine::engine>(options, *link, of, redis::now_us())) {}
+
+  void link_up() override { owner.lane_up(*this); }
+  void link_lost(const error& why, bool refused) override { owner.lane_lost(*this, why, refused); }
+  void unsafe_policy(std::string_view policy) override { owner.reporter_.unsafe_policy(policy); }
+  void batch_answered(engine::batch& which, engine::batch_answer& answer) override {
+    owner.lane_answered(*this, which, answer);
+  }
+  void batch_without_script(engine::batch& which) override { engine->script_missing(which); }
+  void invalidated(std::string_view lock_key) override { owner.lane_invalidated(lock_key); }
+  void invalidated_all() override { owner.lane_invalidated_all(); }
+
+  body& owner;
+  bool is_watched;
+  std::unique_ptr<redis::link> link;
+  std::unique_ptr<engine::engine> engine;
+};
 
 client::body::body(loop where, client_options options)
     : options_(std::move(options)),
@@ -62,12 +98,33 @@ client::body::body(loop where, client_options options)
       loop_(where.take()),
       forks_(redis::fork_count()) {
   loop_->open(*this);
+  randombytes_buf(place_secret_.data(), place_secret_.size());
   refusal_ = refuse_times(options_);
-
   auto keys = protocol::key_space::make(options_.prefix);
   if (!keys && !refusal_) refusal_ = keys.error();
   keys_ = keys ? *std::move(keys) : *protocol::key_space::make(protocol::default_prefix);
+  open_lanes();
+  if (refusal_) return;
+  plain_->link->start();
+  sync_timer();
+}
 
+client::body::~body() = default;
+
+void client::body::open_lanes() {
+  engine::engine_options limits{options_.timeout.count(), options_.max_pending, options_.cleanup_in_is_locked};
+  plain_ = std::make_unique<lane>(*this, false, limits);
+  watched_ = std::make_unique<lane>(*this, true, limits);
+  std::array<std::uint64_t, 2> seeds;
+  randombytes_buf(seeds.data(), sizeof seeds);
+  keeper_ = std::make_unique<engine::lock_keeper>(
+      *plain_->engine, *watched_->engine, *this,
+      engine::keeper_options{options_.watch_max, options_.release_timeout.count(), seeds[0]}, redis::now_us());
+  room_ = std::make_unique<engine::waiting_room>(*plain_->engine, *watched_->engine, *keeper_, *this, seeds[1],
+                                                 redis::now_us());
+}
+
+std::unique_ptr<redis::link> client::body::make_link(lane& owner, bool watch) {
   redis::link_options linked;
   std::unique_ptr<redis::tls_context> tls;
   if (auto parsed = redis::parse_url(options_.url)) {
@@ -87,26 +144,31 @@ client::body::body(loop where, client_options options)
   linked.connect_timeout_ms = options_.connect_timeout.count();
   linked.reconnect_min_ms = options_.reconnect_min.count();
   linked.reconnect_max_ms = options_.reconnect_max.count();
-  link_ = std::make_unique<redis::link>(std::move(linked), std::move(tls), *keys_, *loop_, *this);
-  engine_ = std::make_unique<engine::engine>(
-      engine::engine_options{options_.timeout.count(), options_.max_pending, options_.cleanup_in_is_locked}, *link_,
-      *this, redis::now_us());
-  if (refusal_) return;
-  link_->start();
-  sync_timer();
+  linked.watch = watch;
+  return std::make_unique<redis::link>(std::move(linked), std::move(tls), *keys_, *loop_, owner);
 }
+
+// Asking the clock costs as much as a good part of starting an operation, so the time at which the loop called holds as
+// long as the system's clock has not ticked: a callback may have been running for long.
+std::int64_t client::body::now_us() const noexcept {
+  return entered_us_ != 0 && redis::clock_tick() == entered_tick_ ? entered_us_ : redis::now_us();
+}
+
+bool client::body::forked() const noexcept { return redis::fork_count() != forks_; }
 
 void client::body::abandon() noexcept {
   dead_ = true;
   closers_.clear();
-  if (redis::fork_count() == forks_) {
-    engine_.reset();
-    link_.reset();
+  room_->abandon();
+  keeper_->abandon();
+  if (!forked()) {
+    plain_.reset();
+    watched_.reset();
     loop_.reset();
   } else {
     // The loop is the parent's: taking handles out of it could reach into the parent through a shared epoll.
-    static_cast<void>(engine_.release());
-    static_cast<void>(link_.release());
+    static_cast<void>(plain_.release());
+    static_cast<void>(watched_.release());
     static_cast<void>(loop_.release());
   }
   if (--users_ == 0) delete this;
@@ -137,37 +199,105 @@ operation_handle client::body::start_by_id(engine::operation_kind kind, std::str
 operation_handle client::body::start(engine::engine::request what, engine::completion&& done,
                                      std::optional<error> refused) {
   if (refusal_) refused = refusal_;
-  if (redis::fork_count() != forks_)
-    refused = error{error_code::service_unavailable, "this client belongs to the parent process"};
-  const std::int64_t now = entered_us_ != 0 ? entered_us_ : redis::now_us();
-  const engine::operation* started = refused ? engine_->start_failed(what, std::move(done), std::move(*refused), now)
-                                             : engine_->start(what, std::move(done), now);
+  if (forked()) refused = parents_client();
+  engine::engine& plain = *plain_->engine;
+  const engine::operation* started = refused ? plain.start_failed(what, std::move(done), std::move(*refused), now_us())
+                                             : plain.start(what, std::move(done), now_us());
   if (started == nullptr) return {};
   return {started->slot, started->generation};
 }
 
+operation_handle client::body::start_lock(std::string_view key, const lock_options& options,
+                                          callback<result<syncguard::lock>>&& done) {
+  protocol::user_key_buffer buffer;
+  const auto normal = protocol::normalize_user_key(key, buffer);
+  std::optional<error> refused = refuse_lock(options);
+  if (!refused && !normal) refused = normal.error();
+  const engine::waiter* entered = nullptr;
+  if (refused) {
+    refused->with_context(normal ? *normal : key.substr(0, error::key_max_bytes), {}, refused->cause());
+    entered = room_->turn_away(std::move(done), std::move(*refused));
+  } else {
+    protocol::storage_key_buffer stored;
+    std::optional<std::int64_t> margin;
+    if (options.margin) margin = options.margin->count();
+    entered = room_->enter({*normal, place_of(keys_->lock_key(*normal, stored)), options.ttl.count(),
+                            options.wait.count(), margin, options.heartbeat},
+                           std::move(done), now_us());
+  }
+  if (entered == nullptr) return {};
+  return {entered->slot | waiter_bit, entered->generation};
+}
+
+std::optional<error> client::body::refuse_lock(const lock_options& options) const {
+  if (refusal_) return refusal_;
+  if (forked()) return parents_client();
+  if (closing_) return error{error_code::aborted, "the client has been closed"};
+  const std::int64_t ttl_ms = options.ttl.count();
+  if (ttl_ms < engine::lock_keeper::ttl_min_ms || ttl_ms > protocol::ttl_max_ms)
+    return error{error_code::invalid_argument, "the time to live of a kept lock is between 10 ms and 100 days"};
+  if (options.wait.count() < 0 || options.wait.count() > protocol::ttl_max_ms)
+    return error{error_code::invalid_argument, "the time to wait is between nothing and 100 days"};
+  if (options.margin && (options.margin->count() < 0 || options.margin->count() >= ttl_ms))
+    return error{error_code::invalid_argument, "the margin is negative, or leaves nothing of the time to live"};
+  if (room_->size() + plain_->engine->pending() >= options_.max_pending)
+    return error{error_code::rate_limited, "too many operations are pending"};
+  return std::nullopt;
+}
+
+std::uint64_t client::body::place_of(std::string_view lock_key) const noexcept {
+  static_assert(crypto_shorthash_BYTES == sizeof(std::uint64_t));
+  static_assert(crypto_shorthash_KEYBYTES == sizeof place_secret_);
+  std::uint64_t place = 0;
+  crypto_shorthash(reinterpret_cast<unsigned char*>(&place), reinterpret_cast<const unsigned char*>(lock_key.data()),
+                   lock_key.size(), place_secret_.data());
+  return place;
+}
+
 bool client::body::cancel(operation_handle which) {
-  return engine_->cancel(which.slot, which.generation, redis::now_us());
+  if (which.slot != operation_handle{}.slot && (which.slot & waiter_bit) != 0)
+    return room_->cancel(which.slot & ~waiter_bit, which.generation, redis::now_us());
+  return plain_->engine->cancel(which.slot, which.generation, redis::now_us());
 }
 
 void client::body::close(callback<result<void>> done) {
   closing_ = true;
-  engine_->stop_accepting();
+  plain_->engine->stop_accepting();
+  room_->close(redis::now_us());
   closers_.push_back(std::move(done));
   loop_->want_turn_end();
 }
 
 client_stats client::body::stats() const noexcept {
-  client_stats now = engine_->stats();
-  now.pending = engine_->pending();
+  client_stats now = plain_->engine->stats();
+  const client_stats& watched = watched_->engine->stats();
+  now.batches += watched.batches;
+  now.resent += watched.resent;
+  now.scripts_reloaded += watched.scripts_reloaded;
+  for (std::size_t bucket = 0; bucket < now.batch_sizes.size(); ++bucket)
+    now.batch_sizes[bucket] += watched.batch_sizes[bucket];
+  now.pending = plain_->engine->pending();
+  now.watching = watched_->engine->up();
+  keeper_->count_in(now);
+  room_->count_in(now);
   return now;
 }
 
 void client::body::on_turn_end() {
   const frame on_stack{*this};
-  if (redis::fork_count() == forks_) link_->end_turn();
+  if (!forked()) plain_->link->end_turn();
   if (on_stack.dead()) return;
-  engine_->end_turn(on_stack.now_us());
+  if (!forked()) watched_->link->end_turn();
+  if (on_stack.dead()) return;
+  if (closing_ && keeper_->close_some(on_stack.now_us())) loop_->want_turn_end();
+  if (on_stack.dead()) return;
+  room_->end_turn(on_stack.now_us());
+  if (on_stack.dead()) return;
+  // Callbacks may have taken their time.
+  keeper_->end_turn(redis::now_us());
+  plain_->engine->end_turn(redis::now_us());
+  if (on_stack.dead()) return;
+  watched_->engine->end_turn(redis::now_us());
   if (on_stack.dead()) return;
   finish_closing(on_stack);
   if (on_stack.dead()) return;
@@ -177,27 +307,36 @@ void client::body::on_turn_end() {
 void client::body::on_timer() {
   const frame on_stack{*this};
   armed_ms_.reset();
-  if (redis::fork_count() != forks_) return;
+  if (forked()) return;
   const std::int64_t now = on_stack.now_us();
-  link_->run_timer(now / 1000);
-  engine_->run_timers(now);
+  for (lane* each : {plain_.get(), watched_.get()}) {
+    each->link->run_timer(now / 1000);
+    each->engine->run_timers(now);
+    if (on_stack.dead()) return;
+  }
+  keeper_->run_timers(now);
   if (on_stack.dead()) return;
+  room_->run_timers(now);
+  if (closing_) loop_->want_turn_end();
   sync_timer();
 }
 
 void client::body::on_resolved(std::vector<std::string> addresses, std::string_view why) {
   const frame on_stack{*this};
-  if (redis::fork_count() != forks_) return;
-  link_->resolved(std::move(addresses), why);
+  if (forked()) return;
+  plain_->link->resolved(addresses, why);
+  watched_->link->resolved(std::move(addresses), why);
   sync_timer();
 }
 
 // Armed for the next deadline only, and not at all while there is none: an idle client wakes nobody.
 void client::body::sync_timer() {
-  const auto ours = engine_->next_wake_ms();
-  const auto links = link_->next_wake_ms();
-  std::optional<std::int64_t> next = ours;
-  if (links && (!next || *links < *next)) next = links;
+  std::optional<std::int64_t> next;
+  for (const auto& each :
+       {plain_->engine->next_wake_ms(), plain_->link->next_wake_ms(), watched_->engine->next_wake_ms(),
+        watched_->link->next_wake_ms(), keeper_->next_wake_ms(), room_->next_wake_ms()})
+    if (each && (!next || *each < *next)) next = each;
+  if (state_ == connection_state::closed) next.reset();  // what the engines still have is nobody's
   if (!next) {
     if (armed_ms_) loop_->disarm();
     armed_ms_.reset();
@@ -210,15 +349,19 @@ void client::body::sync_timer() {
   loop_->arm((*next * 1000 - now_us + 999) / 1000);
 }
 
-void client::body::link_up() {
-  engine_->link_up();
-  change_state(connection_state::ready, nullptr);
+void client::body::lane_up(const lane& which) {
+  which.engine->link_up();
+  if (!which.is_watched) return change_state(connection_state::ready, nullptr);
+  room_->watching_began(redis::now_us());
+  // What happened while nobody watched is not told.
+  keeper_->invalidated_all();
 }
 
-void client::body::link_lost(const error& why, bool refused) {
+void client::body::lane_lost(const lane& which, const error& why, bool refused) {
   const frame on_stack{*this};
-  engine_->link_down(why, refused, redis::now_us());
+  which.engine->link_down(why, refused, on_stack.now_us());
   if (on_stack.dead()) return;
+  if (which.is_watched) return room_->watching_ended(on_stack.now_us());
   change_state(refused ? connection_state::refused : connection_state::connecting, &why);
 }
 
@@ -228,20 +371,81 @@ void client::body::change_state(connection_state next, const error* cause) {
   if (told) told(next, cause);
 }
 
-void client::body::batch_answered(engine::batch& which, engine::batch_answer& answer) {
+void client::body::lane_answered(const lane& which, engine::batch& answered, engine::batch_answer& answer) {
   const frame on_stack{*this};
-  engine_->answered(which, answer, on_stack.now_us());
+  which.engine->answered(answered, answer, on_stack.now_us());
   if (on_stack.dead()) return;
   if (closing_) loop_->want_turn_end();
   sync_timer();
 }
 
-void client::body::batch_without_script(engine::batch& which) { engine_->script_missing(which); }
+void client::body::lane_invalidated(std::string_view lock_key) {
+  const std::uint64_t place = place_of(lock_key);
+  room_->invalidated(place, redis::now_us());
+  keeper_->invalidated(place);
+}
+
+void client::body::lane_invalidated_all() {
+  room_->invalidated_all(redis::now_us());
+  keeper_->invalidated_all();
+}
+
+void client::body::want_watching() {
+  if (watched_->link->idle() && !forked()) watched_->link->start();
+}
+
+syncguard::lock client::body::wrap(engine::held_lock& held) {
+  ++users_;
+  return make_lock(held);
+}
+
+engine::completion client::body::release_observer() {
+  return callback<result<bool>>{[this](const result<bool>& released) {
+    if (released) return;
+    const auto told = options_.on_release_error;  // a copy: the callback may destroy this
+    if (told) told(released.error());
+  }};
+}
+
+std::int64_t client::body::valid_for_us(const engine::held_lock& held) const noexcept {
+  if (dead_ || forked() || held.phase != engine::hold::held) return 0;
+  return held.valid_until_ms * 1000 - redis::now_us();
+}
+
+void client::body::set_on_lost(engine::held_lock& held, callback<lost> told) {
+  if (!dead_) keeper_->set_on_lost(held, std::move(told), now_us());
+}
+
+void client::body::extend(engine::held_lock& held, std::int64_t ttl_ms,
+                          callback<result<std::optional<server_time>>> done) {
+  if (dead_) return;
+  if (const auto ttl = protocol::validate_ttl_ms(ttl_ms); forked() || !ttl) {
+    start({engine::operation_kind::extend, held.key(), held.id}, std::move(done), ttl ? parents_client() : ttl.error());
+    return;
+  }
+  keeper_->extend(held, ttl_ms, std::move(done), now_us());
+}
+
+void client::body::release(engine::held_lock& held, callback<result<bool>> done) {
+  if (dead_) return;
+  if (forked()) {
+    start({engine::operation_kind::release, held.key(), held.id}, std::move(done), parents_client());
+    return;
+  }
+  keeper_->release(held, std::move(done), now_us());
+}
+
+void client::body::let_go(engine::held_lock& held) noexcept {
+  if (forked()) held.phase = engine::hold::over;  // it is the parent's
+  keeper_->let_go(held, now_us());
+  if (--users_ == 0) delete this;
+}
 
 void client::body::finish_closing(const frame& on_stack) {
-  if (!closing_ || engine_->pending() > 0) return;
+  if (!closing_ || plain_->engine->pending() > 0 || room_->size() > 0 || keeper_->size() > 0) return;
   if (state_ != connection_state::closed) {
-    link_->stop();
+    plain_->link->stop();
+    watched_->link->stop();
     change_state(connection_state::closed, nullptr);
     if (on_stack.dead()) return;
   }
@@ -252,7 +456,7 @@ void client::body::finish_closing(const frame& on_stack) {
   }
 }
 
-void client::body::settle(engine::operation& over, engine::outcome& what) {
+void client::body::settle(engine::engine& from, engine::operation& over, engine::outcome& what) {
   if (what.failure) {
     what.what = engine::verdict::failed;
     // The lock id of an acquire that has failed names nothing, unless it may have succeeded all the same.
@@ -261,15 +465,27 @@ void client::body::settle(engine::operation& over, engine::outcome& what) {
     what.failure->with_context(over.key.view(), id, what.failure->cause());
   }
   if (reporter_.on()) reporter_.report(over, what);
+  engine::patron* const patron = over.patron.who;
+  const engine::ended_operation ended{over.patron.slot,      over.patron.generation, over.id,
+                                      over.ttl_ms,           over.first_sent_us,     over.last_sent_us,
+                                      over.done.index() != 0};
   std::visit(
       [&](auto& done) {
         using held = std::remove_cvref_t<decltype(done)>;
         if constexpr (std::is_same_v<held, std::monostate>) {
-          engine_->forget(over);
+          from.forget(over);
+          if (patron != nullptr) patron->over(ended, what, now_us());
         } else {
           held told = std::move(done);
+          std::optional<error> failure;
+          if (patron != nullptr) failure = what.failure;
           auto made = make_result<held>(over, what);
-          engine_->forget(over);
+          from.forget(over);
+          if (patron != nullptr) {
+            what.failure = std::move(failure);
+            patron->over(ended, what, now_us());
+            if (dead_) return;
+          }
           told(std::move(made));
         }
       },

@@ -1,6 +1,7 @@
 #pragma once
 
-// The lock client: acquire, release, extend, is_locked, lookup, owns, over one connection.
+// The lock client. lock() gives a lock that is kept alive, and waits for it; acquire, release, extend, is_locked,
+// lookup and owns are the single steps, for those who drive a lock themselves.
 //
 // All operations that are started in one turn of the loop travel together; a single one goes out at once. Mutations
 // apply in the order in which they were started, and a read sees every mutation that was started before it. It may see
@@ -17,6 +18,7 @@
 
 #include <syncguard/callback.hpp>
 #include <syncguard/export.hpp>
+#include <syncguard/lock.hpp>
 #include <syncguard/lock_info.hpp>
 #include <syncguard/loop.hpp>
 #include <syncguard/result.hpp>
@@ -62,8 +64,19 @@ struct client_options {
   std::chrono::milliseconds reconnect_min{50};
   std::chrono::milliseconds reconnect_max{5000};
 
-  // Operations started and not completed, at most; one more fails with RateLimited.
+  // Operations started and not completed, and calls of lock() that wait, at most; one more fails with RateLimited.
   std::size_t max_pending = 100'000;
+
+  // How long giving back a lock that was destroyed may take; then its time to live has to end it.
+  std::chrono::milliseconds release_timeout{5000};
+
+  // Up to so many held locks are watched: when somebody deletes or overwrites the record of one, the server says so at
+  // once. Of more than that, the next heartbeat finds out. Watching costs the server memory for each key.
+  std::size_t watch_max = 10'000;
+
+  // Told when a lock that was destroyed could not be given back; the error has its key and its lock id. May do
+  // anything, destroying the client included.
+  std::function<void(const error& why)> on_release_error{};
 
   // Whether is_locked() may delete a record that expired more than two seconds ago.
   bool cleanup_in_is_locked = false;
@@ -86,7 +99,7 @@ struct operation_handle {
 
 // Ownership: the client owns its connection; the loop stays the caller's.
 // Lifetime: see loop. Destroying a client with operations in flight is legal: their callbacks never run, and locks
-//   that they may have acquired expire by themselves.
+//   that they may have acquired expire by themselves. So do locks that are held then; close() gives them back.
 // Thread: the loop's.
 // Reentrancy: no callback runs inside the call that started its operation. Each operation completes exactly once, or
 //   never if the client is destroyed first. Inside any callback the caller may start, cancel, close, or destroy the
@@ -124,6 +137,18 @@ class SYNCGUARD_API client {
   // Whether the options were accepted.
   result<void> check() const;
 
+  // Takes a lock and keeps it: waits in the order of arrival while somebody else holds it, extends it by itself, says
+  // when it is lost. See <syncguard/lock.hpp>.
+  //
+  // Waiting does not poll: a second connection, made with the first lock(), is told by the server when the lock's
+  // record changes. It needs the rights to CLIENT TRACKING, CLIENT CACHING and HELLO, and Redis 6; where they are
+  // missing, attempts are repeated with growing pauses.
+  //
+  // Errors: as above, and AcquisitionTimeout when it was held by others for all of `wait`; its cause says how long that
+  //   was and how many attempts were made. An attempt that fails in a way that may pass is repeated until `wait` is
+  //   over.
+  operation_handle lock(std::string_view key, const lock_options& options, callback<result<syncguard::lock>> done);
+
   // One attempt, without waiting and without heartbeats. Nothing in the optional means that somebody else holds it.
   operation_handle acquire(std::string_view key, std::chrono::milliseconds ttl,
                            callback<result<std::optional<grant>>> done);
@@ -147,13 +172,14 @@ class SYNCGUARD_API client {
   // Whether a live lock is held under this id.
   operation_handle owns(std::string_view lock_id, callback<result<bool>> done);
 
-  // Completes an operation with Aborted, later in this turn. One that was sent already may still take effect: its
-  // error says outcome_unknown(), and a lock that it acquires is released in the background.
+  // Completes an operation, lock() included, with Aborted, later in this turn. One that was sent already may still take
+  // effect: its error says outcome_unknown(), and a lock that it acquires is released in the background.
   //
   // Returns: whether there was anything to cancel.
   bool cancel(operation_handle which);
 
-  // Refuses new operations, lets those that were started complete, then disconnects and calls back.
+  // Refuses new operations, lets those that were started complete, then disconnects and calls back. Calls of lock()
+  // that wait end with Aborted. Locks that are still held are lost: on_lost is told, then they are given back.
   void close(callback<result<void>> done);
 
   connection_state state() const noexcept;

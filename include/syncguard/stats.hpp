@@ -21,6 +21,14 @@ struct client_stats {
   std::uint64_t scripts_reloaded = 0;
   std::size_t pending = 0;  // operations started and not completed
 
+  std::size_t held = 0;          // locks that are held
+  std::size_t waiting = 0;       // calls of lock() that are not over
+  std::uint64_t attempts = 0;    // acquires that were sent for them
+  std::uint64_t wakes = 0;       // of these, after the server said that the lock's record had changed
+  std::uint64_t heartbeats = 0;  // extends that were sent to keep locks alive
+  std::uint64_t lost = 0;        // locks that were lost
+  bool watching = false;         // whether the connection that is told of changes is there
+
   histogram batch_sizes{};  // operations per command
   histogram latency_us{};   // from start to completion
 };

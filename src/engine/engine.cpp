@@ -28,6 +28,9 @@ bool changes_something(const operation& item) noexcept {
 
 bool has_caller(const operation& item) noexcept { return item.done.index() != 0; }
 
+// Whether somebody must be told, be it a caller or another part of the library.
+bool is_wanted(const operation& item) noexcept { return has_caller(item) || item.patron.who != nullptr; }
+
 bool waits(const operation& item) noexcept {
   return item.state == operation_state::queued || item.state == operation_state::returned;
 }
@@ -75,6 +78,7 @@ operation* engine::take_slot(const request& what, completion&& done) noexcept {
   slot->id = what.id;
   slot->ttl_ms = what.ttl_ms;
   slot->started_us = now_us_;
+  slot->patron = what.patron;
   slot->done = std::move(done);
   if (has_caller(*slot)) {
     ++pending_;
@@ -84,16 +88,16 @@ operation* engine::take_slot(const request& what, completion&& done) noexcept {
 }
 
 operation* engine::start(const request& what, completion&& done, std::int64_t now_us) noexcept {
-  if (!accepting_)
+  if (!accepting_ && !what.exempt)
     return start_failed(what, std::move(done), {error_code::aborted, "the client has been closed"}, now_us);
-  if (pending_ >= options_.max_pending)
+  if (pending_ >= options_.max_pending && !what.exempt && what.patron.who == nullptr)
     return start_failed(what, std::move(done), {error_code::rate_limited, "too many operations are pending"}, now_us);
   if (refused_) return start_failed(what, std::move(done), *link_error_, now_us);
 
   now_us_ = now_us;
   operation* slot = take_slot(what, std::move(done));
   if (slot == nullptr) return nullptr;
-  wheel_.schedule(*slot, now_us / 1000 + options_.timeout_ms);
+  wheel_.schedule(*slot, now_us / 1000 + (what.timeout_ms > 0 ? what.timeout_ms : options_.timeout_ms));
   enqueue(*slot);
   return slot;
 }
@@ -152,9 +156,11 @@ operation* engine::split_caller(operation& sent) noexcept {
   caller->id = sent.id;
   caller->ttl_ms = sent.ttl_ms;
   caller->started_us = sent.started_us;
+  caller->first_sent_us = sent.first_sent_us;
+  caller->last_sent_us = sent.last_sent_us;
+  caller->patron = std::exchange(sent.patron, {});
   caller->done = std::exchange(sent.done, completion{});
-  wheel_.cancel(sent);
-  operation_pool::rename(sent);
+  slot_pool<operation>::rename(sent);
   sent.abandoned = true;
   return caller;
 }
@@ -170,6 +176,8 @@ void engine::flush(travel_class kind) {
     while (!queue.empty() && next->count < batch_max(kind)) {
       operation* item = queue.pop_front();
       item->state = operation_state::sent;
+      item->last_sent_us = now_us_;
+      if (item->first_sent_us == 0) item->first_sent_us = now_us_;
       next->operations[next->count++] = item;
     }
     (sent_last_ != nullptr ? sent_last_->next : sent_first_) = next;
@@ -208,10 +216,13 @@ void engine::tell_deferred(const guard& alive) {
 
 void engine::settle(operation& over, outcome& what) {
   wheel_.cancel(over);
-  ++stats_.completed;
-  if (what.what == verdict::failed) ++stats_.failed;
-  count(stats_.latency_us, now_us_ - over.started_us);
-  told_.settle(over, what);
+  over.state = operation_state::deferred;  // in no list any more, and not to be cancelled by whoever is told of it
+  if (has_caller(over)) {
+    ++stats_.completed;
+    if (what.what == verdict::failed) ++stats_.failed;
+    count(stats_.latency_us, now_us_ - over.started_us);
+  }
+  told_.settle(*this, over, what);
 }
 
 // Where an operation may have taken effect without an answer, its caller is told so.
@@ -226,6 +237,11 @@ void engine::settle_failed(operation& over, error failure) {
 void engine::release_if_maybe_acquired(const operation& given_up) noexcept {
   if (given_up.kind == operation_kind::acquire && given_up.maybe_applied)
     spawn(operation_kind::release, {}, given_up.id, given_up.ttl_ms);
+}
+
+void engine::give_back(const lock_id& id, std::int64_t ttl_ms, std::int64_t now_us) noexcept {
+  now_us_ = now_us;
+  spawn(operation_kind::release, {}, id, ttl_ms);
 }
 
 void engine::spawn(operation_kind kind, std::string_view key, const std::optional<lock_id>& id,
@@ -245,13 +261,17 @@ void engine::run_timers(std::int64_t now_us) {
   // If it is this process that was late, the answers are there already.
   if (sent_first_ != nullptr) out_.poll();
   if (alive.dead()) return;
-  wheel_.advance(now_ms, [this](timer& due_timer) { expire(static_cast<operation&>(due_timer)); });
+  bool late = false;  // a wheel also wakes to sort its timers
+  wheel_.advance(now_ms, [&](timer& due_timer) {
+    late = true;
+    expire(static_cast<operation&>(due_timer));
+  });
   if (alive.dead()) return;
-  drop_if_silent();
+  if (late) drop_if_silent();
 }
 
 void engine::expire(operation& late) {
-  if (!has_caller(late)) {
+  if (!is_wanted(late)) {
     if (!waits(late)) return;  // its answer or the end of the link will free it
     queue_of(late).remove(late);
     forget(late);
@@ -324,7 +344,7 @@ void engine::fail_everything_queued(const guard& alive) {
     for (std::size_t left = queue.size(); left > 0 && refused_; --left) {
       operation* item = queue.pop_front();
       if (item == nullptr) break;  // a callback has cancelled some
-      if (!has_caller(*item)) {
+      if (!is_wanted(*item)) {
         queue.push_back(*item);
         continue;
       }
@@ -360,7 +380,7 @@ void engine::answered(batch& which, batch_answer& answer, std::int64_t now_us) {
 }
 
 void engine::judge(operation& asked, outcome& what) {
-  if (!has_caller(asked)) {
+  if (!is_wanted(asked)) {
     if (asked.abandoned && what.what == verdict::acquired) asked.maybe_applied = true;
     if (asked.abandoned && (what.what == verdict::acquired || what.what == verdict::failed))
       release_if_maybe_acquired(asked);
@@ -409,7 +429,7 @@ void engine::take_back(batch& which, bool maybe_applied) noexcept {
   for (std::size_t index = 0; index < which.count; ++index) {
     operation& item = *which.operations[index];
     item.maybe_applied = item.maybe_applied || (maybe_applied && changes_something(item));
-    if (item.abandoned || (!has_caller(item) && !item.scheduled())) {
+    if (item.abandoned || (!is_wanted(item) && !item.scheduled())) {
       take_back_abandoned(item);
       continue;
     }

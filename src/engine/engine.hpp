@@ -22,8 +22,8 @@
 #include <syncguard/stats.hpp>
 
 #include "engine/operation.hpp"
-#include "engine/operation_pool.hpp"
 #include "engine/port.hpp"
+#include "engine/slot_pool.hpp"
 #include "engine/timer_wheel.hpp"
 
 namespace syncguard::engine {
@@ -54,6 +54,9 @@ class engine {
     std::string_view key;
     std::optional<lock_id> id;
     std::int64_t ttl_ms = 0;
+    std::int64_t timeout_ms = 0;  // 0: that of the options
+    patron_name patron = {};
+    bool exempt = false;  // from max_pending, and from stop_accepting()
   };
   operation* start(const request& what, completion&& done, std::int64_t now_us) noexcept;
 
@@ -62,6 +65,15 @@ class engine {
 
   // Quiet. Returns whether there was anything to cancel.
   bool cancel(std::uint32_t slot, std::uint32_t generation, std::int64_t now_us) noexcept;
+
+  // Releases a lock that nobody wants any more, and tells nobody. Quiet.
+  void give_back(const lock_id& id, std::int64_t ttl_ms, std::int64_t now_us) noexcept;
+
+  // Whether what is started now is sent in this turn. Quiet.
+  bool up() const noexcept { return up_; }
+
+  // Handles whatever answers have arrived, without waiting.
+  void poll() { out_.poll(); }
 
   // Sends what has been started in this turn, and tells what is known.
   void end_turn(std::int64_t now_us);
@@ -91,6 +103,7 @@ class engine {
   // For the observer: the operation is over, its slot is free. Quiet.
   void forget(operation& over) noexcept;
 
+  // Operations that a caller waits for.
   std::size_t pending() const noexcept { return pending_; }
   client_stats& stats() noexcept { return stats_; }
 
@@ -132,7 +145,7 @@ class engine {
   observer& told_;
   engine_options options_;
   timer_wheel wheel_;
-  operation_pool pool_;
+  slot_pool<operation> pool_;
   std::array<operation_list, travel_class_count> queues_;
   std::array<operation_list, travel_class_count> returned_;  // in the order they were sent
   operation_list deferred_;

@@ -20,6 +20,8 @@
 #include <syncguard/lock_info.hpp>
 #include <syncguard/result.hpp>
 
+#include "engine/linked_list.hpp"
+#include "engine/patron.hpp"
 #include "engine/retained_text.hpp"
 #include "engine/timer_wheel.hpp"
 
@@ -47,7 +49,7 @@ constexpr travel_class class_of(operation_kind kind) noexcept {
 
 enum class operation_state : std::uint8_t { free, queued, returned, sent, deferred };
 
-// Who is told. Nobody: an operation of the engine's own.
+// The caller that is told. Nobody: an operation of the library's own.
 using completion =
     std::variant<std::monostate, callback<result<std::optional<grant>>>, callback<result<bool>>,
                  callback<result<std::optional<server_time>>>, callback<result<std::optional<lock_info>>>,
@@ -63,56 +65,32 @@ struct operation : timer {
   std::optional<lock_id> id;
   std::int64_t ttl_ms = 0;
   std::int64_t started_us = 0;
+  std::int64_t first_sent_us = 0;  // no later than when it was first sent; 0: it was not
+  std::int64_t last_sent_us = 0;
   retained_text key;
+  patron_name patron;
   completion done;
   std::optional<error> failure;  // of a deferred one
 
   operation* previous = nullptr;
   operation* next = nullptr;
+
+  bool in_use() const noexcept { return state != operation_state::free; }
+
+  void clear() noexcept {
+    state = operation_state::free;
+    abandoned = false;
+    maybe_applied = false;
+    id.reset();
+    first_sent_us = last_sent_us = 0;
+    key.clear();
+    patron = {};
+    done.emplace<std::monostate>();
+    failure.reset();
+    previous = next = nullptr;
+  }
 };
 
-// A list through the operations themselves.
-class operation_list {
- public:
-  bool empty() const noexcept { return first_ == nullptr; }
-  std::size_t size() const noexcept { return size_; }
-  operation* front() const noexcept { return first_; }
-
-  void push_back(operation& item) noexcept {
-    item.previous = last_;
-    item.next = nullptr;
-    (last_ != nullptr ? last_->next : first_) = &item;
-    last_ = &item;
-    ++size_;
-  }
-
-  void remove(operation& item) noexcept {
-    (item.previous != nullptr ? item.previous->next : first_) = item.next;
-    (item.next != nullptr ? item.next->previous : last_) = item.previous;
-    item.previous = item.next = nullptr;
-    --size_;
-  }
-
-  operation* pop_front() noexcept {
-    operation* item = first_;
-    if (item != nullptr) remove(*item);
-    return item;
-  }
-
-  // Puts all of `other` in front, in its order.
-  void prepend(operation_list& other) noexcept {
-    if (other.empty()) return;
-    other.last_->next = first_;
-    (first_ != nullptr ? first_->previous : last_) = other.last_;
-    first_ = other.first_;
-    size_ += other.size_;
-    other = {};
-  }
-
- private:
-  operation* first_ = nullptr;
-  operation* last_ = nullptr;
-  std::size_t size_ = 0;
-};
+using operation_list = linked_list<operation>;
 
 }  // namespace syncguard::engine

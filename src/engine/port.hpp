@@ -17,6 +17,8 @@
 
 namespace syncguard::engine {
 
+class engine;
+
 // Operations that travel in one command, in order.
 struct batch {
   static constexpr std::size_t mutation_max = 32;
@@ -51,7 +53,8 @@ struct outcome {
   bool cleanable = false;  // of expired: long enough ago to be deleted by a mere look
   bool demoted = false;    // of failed: the server is not the master any more
   std::int64_t expires_at_ms = 0;
-  std::optional<fence> token;
+  std::int64_t server_now_ms = 0;  // of mutations: the server's time; 0 where it is not known
+  std::optional<fence> token;      // of acquired, and of contended where that was asked for: the holder's
   std::optional<error> failure;
   protocol::decoded_record record;
 };
@@ -96,7 +99,7 @@ class observer {
  public:
   // The outcome of an operation is known. Must give the slot back through engine::forget() before it runs the
   // operation's callback; may do anything from there, destroying the engine included.
-  virtual void settle(operation& over, outcome& what) = 0;
+  virtual void settle(engine& from, operation& over, outcome& what) = 0;
 
  protected:
   ~observer() = default;

@@ -1,7 +1,9 @@
 // A client's life in a libevent base: one timer, an event that is made active for the end of a turn, hiredis' adapter
 // for the socket, evdns for names.
 //
-// An event that is made active runs after those that are active already, and before the base sleeps again.
+// An event that is made active runs after those that are active already, and before the base sleeps again. Made active
+// inside its own callback it would run before the base looks at any socket, for ever if each run wants another: then it
+// is a time-out of zero.
 
 #include <syncguard/event.hpp>
 
@@ -48,7 +50,8 @@ class libevent_event_loop final : public redis::event_loop {
   explicit libevent_event_loop(event_base* base) : base_(base) {}
 
   ~libevent_event_loop() override {
-    cancel_resolve();
+    if (gone_ != nullptr) *gone_ = true;
+    forget_lookup();
     if (names_ != nullptr) evdns_base_free(names_, 1);
   }
 
@@ -59,12 +62,12 @@ class libevent_event_loop final : public redis::event_loop {
     sink_ = &sink;
     timer_.reset(event_new(
         base_, -1, 0, [](evutil_socket_t, short, void* self) { told(self).on_timer(); }, this));
-    turn_end_.reset(event_new(
-        base_, -1, 0, [](evutil_socket_t, short, void* self) { told(self).on_turn_end(); }, this));
+    turn_end_.reset(event_new(base_, -1, 0, end_turn, this));
     answered_.reset(event_new(
         base_, -1, 0,
         [](evutil_socket_t, short, void* data) {
           auto& self = *static_cast<libevent_event_loop*>(data);
+          self.waiting_ = 0;
           self.sink_->on_resolved(std::exchange(self.addresses_, {}), std::exchange(self.why_, ""));
         },
         this));
@@ -81,26 +84,45 @@ class libevent_event_loop final : public redis::event_loop {
 
   void disarm() override { event_del(timer_.get()); }
 
-  void want_turn_end() override { event_active(turn_end_.get(), EV_TIMEOUT, 0); }
+  void want_turn_end() override {
+    constexpr timeval at_once{};
+    if (gone_ != nullptr) {
+      event_add(turn_end_.get(), &at_once);
+    } else {
+      event_active(turn_end_.get(), EV_TIMEOUT, 0);
+    }
+  }
 
   void resolve(const std::string& host) override {
-    cancel_resolve();
+    if (waiting_ > 0) {
+      ++waiting_;
+      return;
+    }
     if (names_ == nullptr)
       names_ = evdns_base_new(base_, EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
     // Without a usable resolv.conf there is still the hosts file.
     if (names_ == nullptr) names_ = evdns_base_new(base_, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
     if (names_ == nullptr) return;  // nothing will be told, and the connection's own time-out ends the attempt
+    evdns_base_clear_host_addresses(names_);  // loading adds to what was loaded before
     evdns_base_load_hosts(names_, "/etc/hosts");
     evutil_addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     auto* asked = new lookup{this, nullptr};
     lookup_ = asked;
+    waiting_ = 1;
     // May call back before it returns, and then returns nothing.
     evdns_getaddrinfo_request* request = evdns_getaddrinfo(names_, host.c_str(), nullptr, &hints, resolved, asked);
     if (request != nullptr && lookup_ == asked) asked->request = request;
   }
 
   void cancel_resolve() override {
+    if (waiting_ > 0 && --waiting_ == 0) forget_lookup();
+  }
+
+ private:
+  static redis::loop_sink& told(void* self) { return *static_cast<libevent_event_loop*>(self)->sink_; }
+
+  void forget_lookup() {
     if (answered_ != nullptr) event_del(answered_.get());
     lookup* asked = std::exchange(lookup_, nullptr);
     if (asked == nullptr) return;
@@ -108,8 +130,13 @@ class libevent_event_loop final : public redis::event_loop {
     if (asked->request != nullptr) evdns_getaddrinfo_cancel(asked->request);
   }
 
- private:
-  static redis::loop_sink& told(void* self) { return *static_cast<libevent_event_loop*>(self)->sink_; }
+  static void end_turn(evutil_socket_t, short, void* data) {
+    auto& self = *static_cast<libevent_event_loop*>(data);
+    bool gone = false;
+    self.gone_ = &gone;
+    self.sink_->on_turn_end();
+    if (!gone) self.gone_ = nullptr;
+  }
 
   // Told by an event of its own, because evdns may know the answer at once.
   static void resolved(int status, evutil_addrinfo* found, void* data) {
@@ -126,11 +153,13 @@ class libevent_event_loop final : public redis::event_loop {
 
   event_base* base_;
   redis::loop_sink* sink_ = nullptr;
+  bool* gone_ = nullptr;  // a flag on the stack of end_turn(), while that runs
   event_pointer timer_;
   event_pointer turn_end_;
   event_pointer answered_;
   evdns_base* names_ = nullptr;
   lookup* lookup_ = nullptr;
+  int waiting_ = 0;  // for the lookup, or for its answer to be told
   std::vector<std::string> addresses_;
   const char* why_ = "";
 };

@@ -1,8 +1,8 @@
 // A client's life in a libuv loop: one timer, a prepare handle for the end of a turn, hiredis' adapter for the socket.
 //
 // Prepare callbacks run right before the loop polls, so whatever was started in this turn leaves with it. A wish that
-// comes up inside such a callback would have to wait for the next event; an idle handle, which keeps the loop from
-// sleeping, is switched on for just that case.
+// comes up inside such a callback, ours or anybody's, would have to wait for the next event: hence an idle handle,
+// which keeps the loop from sleeping until ours has run.
 
 #include <syncguard/uv.hpp>
 
@@ -33,7 +33,6 @@ struct handles {
   uv_idle_t awake;
   uv_timer_t timer;
   redis::loop_sink* sink = nullptr;  // null: closed
-  bool in_turn_end = false;
   int open = 3;
 
   template <class Handle>
@@ -50,11 +49,12 @@ struct handles {
   }
 };
 
+class uv_event_loop;
+
 // A name being resolved. The request belongs to libuv until it calls back, cancelled or not.
 struct lookup {
   uv_getaddrinfo_t request;
-  redis::loop_sink* sink;
-  lookup** slot;
+  uv_event_loop* asker;  // null: cancelled
 };
 
 class uv_event_loop final : public redis::event_loop {
@@ -62,7 +62,7 @@ class uv_event_loop final : public redis::event_loop {
   explicit uv_event_loop(uv_loop_t* loop) : loop_(loop) {}
 
   ~uv_event_loop() override {
-    cancel_resolve();
+    forget_lookup();
     if (handles_ == nullptr) return;
     handles_->sink = nullptr;
     handles_->close(handles_->turn_end);
@@ -82,7 +82,11 @@ class uv_event_loop final : public redis::event_loop {
     handles_->turn_end.data = handles_->awake.data = handles_->timer.data = handles_;
   }
 
-  bool attach(redisAsyncContext& connection) override { return redisLibuvAttach(&connection, loop_) == REDIS_OK; }
+  bool attach(redisAsyncContext& connection) override {
+    if (redisLibuvAttach(&connection, loop_) == REDIS_OK) return true;
+    connection.ev = {};  // the adapter leaves its functions behind, and they would follow a null pointer
+    return false;
+  }
 
   void arm(std::int64_t delay_ms) override {
     uv_update_time(loop_);  // the delay counts from now, not from when the turn began
@@ -97,54 +101,61 @@ class uv_event_loop final : public redis::event_loop {
   void disarm() override { uv_timer_stop(&handles_->timer); }
 
   void want_turn_end() override {
-    if (handles_->in_turn_end) uv_idle_start(&handles_->awake, [](uv_idle_t*) {});
-    if (uv_is_active(reinterpret_cast<uv_handle_t*>(&handles_->turn_end)) == 0)
-      uv_prepare_start(&handles_->turn_end, end_turn);
+    if (uv_is_active(reinterpret_cast<uv_handle_t*>(&handles_->turn_end)) != 0) return;
+    uv_prepare_start(&handles_->turn_end, end_turn);
+    uv_idle_start(&handles_->awake, [](uv_idle_t*) {});
   }
 
   void resolve(const std::string& host) override {
-    cancel_resolve();
-    auto* asked = new lookup{{}, handles_->sink, &lookup_};
+    if (lookup_ != nullptr) {
+      ++waiting_;
+      return;
+    }
+    auto* asked = new lookup{{}, this};
     asked->request.data = asked;
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     if (uv_getaddrinfo(loop_, &asked->request, resolved, host.c_str(), nullptr, &hints) == 0) {
       lookup_ = asked;
+      waiting_ = 1;
     } else {
       delete asked;  // out of memory: nothing will be told, and the connection's own time-out ends the attempt
     }
   }
 
   void cancel_resolve() override {
-    if (lookup_ == nullptr) return;
-    lookup_->slot = nullptr;
-    uv_cancel(reinterpret_cast<uv_req_t*>(&lookup_->request));  // may fail; then its answer is dropped
-    lookup_ = nullptr;
+    if (lookup_ != nullptr && --waiting_ == 0) forget_lookup();
   }
 
  private:
+  void forget_lookup() {
+    lookup* asked = std::exchange(lookup_, nullptr);
+    if (asked == nullptr) return;
+    asked->asker = nullptr;
+    uv_cancel(reinterpret_cast<uv_req_t*>(&asked->request));  // may fail; then its answer is dropped
+  }
+
   static void end_turn(uv_prepare_t* handle) {
     handles& self = handles::of(handle);
     uv_prepare_stop(handle);
     uv_idle_stop(&self.awake);
-    if (self.sink == nullptr) return;
-    self.in_turn_end = true;
-    self.sink->on_turn_end();
-    self.in_turn_end = false;  // the handles outlive this call whatever the sink did
+    if (self.sink != nullptr) self.sink->on_turn_end();
   }
 
   static void resolved(uv_getaddrinfo_t* request, int status, addrinfo* found) {
     const std::unique_ptr<lookup> asked{static_cast<lookup*>(request->data)};
     auto addresses = numeric_addresses(found);
     uv_freeaddrinfo(found);
-    if (asked->slot == nullptr) return;
-    *asked->slot = nullptr;
-    asked->sink->on_resolved(std::move(addresses), status != 0 ? uv_strerror(status) : "");
+    uv_event_loop* asker = asked->asker;
+    if (asker == nullptr) return;
+    asker->lookup_ = nullptr;
+    asker->handles_->sink->on_resolved(std::move(addresses), status != 0 ? uv_strerror(status) : "");
   }
 
   uv_loop_t* loop_;
   handles* handles_ = nullptr;
   lookup* lookup_ = nullptr;
+  int waiting_ = 0;  // for the lookup
 };
 
 }  // namespace

@@ -72,12 +72,15 @@ void begin_script(const scripts::script& which, std::size_t keys, std::size_t ar
 }
 
 // The first arguments of lua/mutate.lua.
-void write_preamble(const key_space& keys, std::size_t operations, resp_writer& out) {
+void write_preamble(const key_space& keys, std::size_t operations, bool watched, resp_writer& out) {
   storage_key_buffer prefix;
   prefix.append(keys.prefix());
   if (!keys.prefix().empty()) prefix.append(":");
   out.add(prefix.view());
-  out.add(static_cast<std::int64_t>(operations));
+  char count[24];
+  char* end = std::to_chars(count, count + sizeof count - 1, operations).ptr;
+  if (watched) *end++ = 'w';
+  out.add(std::string_view{count, end});
 }
 constexpr std::size_t preamble_arguments = 2;
 
@@ -118,14 +121,25 @@ void write_arguments(const operation& item, std::string_view letter, resp_writer
   }
 }
 
-void write_mutations(const engine::batch& what, const key_space& keys, resp_writer& out) {
+// Whether a watched batch must name the lock key besides: the operation begins with another one.
+bool hides_lock_key(const operation& item) noexcept {
+  return item.kind == operation_kind::extend && !item.key.view().empty();
+}
+
+void write_hidden_lock_keys(const engine::batch& what, const key_space& keys, resp_writer& out) {
+  storage_key_buffer key;
+  for (std::size_t index = 0; index < what.count; ++index)
+    if (hides_lock_key(*what.operations[index])) out.add(keys.lock_key(what.operations[index]->key.view(), key));
+}
+
+void write_mutations(const engine::batch& what, const key_space& keys, bool watched, resp_writer& out) {
   const bool plain_index = has_plain_index(keys);
   std::array<shape, engine::batch::mutation_max> shapes;
   std::size_t key_count = 0;
   std::size_t argument_count = preamble_arguments;
   for (std::size_t index = 0; index < what.count; ++index) {
     shapes[index] = shape_of(*what.operations[index], keys, plain_index);
-    key_count += shapes[index].keys;
+    key_count += shapes[index].keys + (watched && hides_lock_key(*what.operations[index]) ? 1 : 0);
     argument_count += shapes[index].arguments;
   }
   begin_script(scripts::mutate, key_count, argument_count, out);
@@ -133,7 +147,8 @@ void write_mutations(const engine::batch& what, const key_space& keys, resp_writ
     write_first_key(*what.operations[index], keys, out);
     if (shapes[index].keys > 1) write_other_keys(*what.operations[index], keys, out);
   }
-  write_preamble(keys, what.count, out);
+  if (watched) write_hidden_lock_keys(what, keys, out);
+  write_preamble(keys, what.count, watched, out);
   for (std::size_t index = 0; index < what.count; ++index)
     write_arguments(*what.operations[index], shapes[index].letter, out);
 }
@@ -197,8 +212,8 @@ error error_from_reply(std::string_view text) noexcept {
   }
 }
 
-void write_batch(const engine::batch& what, const key_space& keys, resp_writer& out) {
-  if (what.kind == engine::travel_class::mutation) return write_mutations(what, keys, out);
+void write_batch(const engine::batch& what, const key_space& keys, resp_writer& out, bool watched) {
+  if (what.kind == engine::travel_class::mutation) return write_mutations(what, keys, watched, out);
   if (what.kind == engine::travel_class::key_read) {
     out.begin(1 + what.count);
     out.add("MGET");
@@ -219,7 +234,7 @@ void write_self_test(const key_space& keys, resp_writer& out) {
   out.add(lock_key);
   out.add(keys.index_key(lock_id::generate(), other_out));
   out.add(keys.fence_key(lock_key, other_out));
-  write_preamble(keys, 1, out);
+  write_preamble(keys, 1, false, out);
   out.add(self_test_shape.letter);
 }
 
@@ -233,7 +248,7 @@ std::optional<error> read_self_test(const redisReply& reply) noexcept {
 }
 
 reply_reader::reply_reader(const engine::batch& asked, const redisReply& reply, std::int64_t server_now_ms) noexcept
-    : kind_(asked.kind), reply_(reply), now_ms_(server_now_ms) {
+    : kind_(asked.kind), reply_(reply), now_ms_(asked.kind == engine::travel_class::key_read ? server_now_ms : 0) {
   if (kind_ == engine::travel_class::mutation && reply.type == REDIS_REPLY_STRING) {
     rest_ = text_of(reply);
     now_ms_ = number_in(take_line(rest_)).value_or(0);
@@ -244,7 +259,10 @@ reply_reader::reply_reader(const engine::batch& asked, const redisReply& reply, 
 
 void reply_reader::read(std::size_t index, const operation& asked, outcome& out) {
   if (reply_.type == REDIS_REPLY_ERROR) return fail_with_reply(out, text_of(reply_));
-  if (kind_ == engine::travel_class::mutation) return read_status(take_line(rest_), asked, out);
+  if (kind_ == engine::travel_class::mutation) {
+    out.server_now_ms = now_ms_;
+    return read_status(take_line(rest_), asked, out);
+  }
   const std::size_t at = index + (kind_ == engine::travel_class::id_read ? 1 : 0);
   const bool there = reply_.type == REDIS_REPLY_ARRAY && at < reply_.elements;
   if (!there || now_ms_ <= 0) return fail_with_nonsense(out, "");
@@ -268,6 +286,12 @@ void reply_reader::read_status(std::string_view status, const operation& asked, 
       return expiry(rest.substr(fence::digits), verdict::acquired);
     }
     case 'L': return expiry(rest, verdict::contended);
+    case 'l': {
+      const auto token = fence::parse(rest.substr(0, fence::digits));
+      if (!token) return fail_with_nonsense(out, status);
+      if (token->number() != 0) out.token = *token;
+      return expiry(rest.substr(fence::digits), verdict::contended);
+    }
     case 'X': return expiry(rest, verdict::extended);
     case 'C': out.what = verdict::corrupt; return;
     case 'R': out.what = verdict::released; return;

@@ -20,8 +20,11 @@ namespace syncguard::redis {
 // An error that Redis answered with, as the caller is to see it.
 error error_from_reply(std::string_view text) noexcept;
 
+// Watched mutations make the server tell when their locks change, where that was asked for: see lua/mutate.lua. An
+// extend is watched if its operation knows the user key.
+//
 // Allocates: as resp_writer.
-void write_batch(const engine::batch& what, const protocol::key_space& keys, resp_writer& out);
+void write_batch(const engine::batch& what, const protocol::key_space& keys, resp_writer& out, bool watched = false);
 
 // The batch of one that asks whether the user has the rights that locks need, and what came back. Nothing: all there.
 void write_self_test(const protocol::key_space& keys, resp_writer& out);

@@ -38,7 +38,8 @@ struct connection::life {
   ssl_st* session = nullptr;
   reply_arena arena;
   std::optional<watched_socket> socket;
-  bool* gone = nullptr;  // a flag on the stack of poll()
+  bool* gone = nullptr;     // a flag on the stack of poll()
+  std::uint32_t heard = 0;  // replies and pushes so far
   const redisContextFuncs* plain_functions = nullptr;
   redisContextFuncs bounded_functions{};
 
@@ -98,7 +99,21 @@ struct connection::life {
   static void on_reply(redisAsyncContext* context, void* reply, void* subject, reply_tag tag) {
     life& self = of(context);
     if (reply == nullptr || self.owner == nullptr) return;
-    self.owner->replied(tag, subject, *static_cast<redisReply*>(reply));
+    ++self.heard;
+    const auto& said = *static_cast<redisReply*>(reply);
+    // hiredis takes whatever looks like a message to a subscriber for a reply: from here on they would be mixed up.
+    if (said.type == REDIS_REPLY_PUSH) {
+      self.tell_lost("a message came that nobody had subscribed to");
+      return redisAsyncFree(context);
+    }
+    self.owner->replied(tag, subject, said);
+  }
+
+  static void on_push(redisAsyncContext* context, void* push) {
+    life& self = of(context);
+    if (push == nullptr || self.owner == nullptr) return;
+    ++self.heard;
+    self.owner->pushed(*static_cast<redisReply*>(push));
   }
 
   // hiredis gives back one pointer per command, and it is the subject's; the tag is in which function is called.
@@ -158,6 +173,7 @@ std::unique_ptr<connection> connection::open(const target& where, event_loop& lo
   }
   redisAsyncSetConnectCallback(context, life::on_connect);
   redisAsyncSetDisconnectCallback(context, life::on_disconnect);
+  redisAsyncSetPushCallback(context, life::on_push);
   return std::unique_ptr<connection>{new connection{*alive}};
 }
 
@@ -183,11 +199,11 @@ void connection::poll() {
   bool gone = false;
   life_->gone = &gone;
   for (int round = 0; round < poll_rounds_max; ++round) {
-    const redisCallback* oldest = life_->context->replies.head;
-    if (oldest == nullptr) break;
+    if (life_->context->replies.head == nullptr) break;
+    const std::uint32_t heard_before = life_->heard;
     redisAsyncHandleRead(life_->context);
     if (gone) return;
-    if (life_->context->replies.head == oldest) break;
+    if (life_->heard == heard_before) break;
   }
   life_->gone = nullptr;
 }

@@ -38,6 +38,11 @@ class connection_owner {
   // Lifetime: the reply lives until this returns.
   virtual void replied(reply_tag tag, void* subject, const redisReply& reply) = 0;
 
+  // The server says something that nobody asked for (RESP3). The connection may not be destroyed from here: hiredis
+  // would not notice before the next reply.
+  // Lifetime: as above.
+  virtual void pushed(const redisReply& push) = 0;
+
   // The connection is gone, and must be destroyed before this returns. Where `refused`, trying again soon is no use.
   virtual void lost(error why, bool refused) = 0;
 

@@ -43,7 +43,8 @@ class event_loop {
   // on_turn_end() once, before the loop sleeps again.
   virtual void want_turn_end() = 0;
 
-  // on_resolved() later, unless cancelled.
+  // on_resolved() later, unless cancelled. All who use a loop ask for the same host: who asks while an answer is still
+  // to come waits for that one, and the sink passes it on to all of them. Each may cancel once before it is told.
   virtual void resolve(const std::string& host) = 0;
   virtual void cancel_resolve() = 0;
 };
@@ -53,6 +54,13 @@ inline std::int64_t now_us() noexcept {
   timespec time{};
   clock_gettime(CLOCK_BOOTTIME, &time);
   return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1000;
+}
+
+// Changes every few milliseconds, and is read in a fraction of the time that now_us() takes.
+inline std::int64_t clock_tick() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 }  // namespace syncguard::redis

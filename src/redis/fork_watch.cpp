@@ -23,8 +23,10 @@ void replace_all_sockets() noexcept {
   ++forks;
   // A socket, because loops that are taken over by the child watch it, and epoll refuses /dev/null.
   const int nothing = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  for (const watched_socket* each = first; each != nullptr; each = each->next_) {
+  for (watched_socket* each = first; each != nullptr; each = each->next_) {
+    if (each->descriptor_ < 0) continue;  // replaced by an earlier fork; the number may be anybody's by now
     if (nothing < 0 || dup3(nothing, each->descriptor_, O_CLOEXEC) < 0) close(each->descriptor_);
+    each->descriptor_ = -1;
   }
   if (nothing >= 0) close(nothing);
   list_mutex.unlock();

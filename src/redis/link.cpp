@@ -33,6 +33,15 @@ bool is_numeric(const std::string& host) noexcept {
   return inet_pton(AF_INET, host.c_str(), &ignored) == 1 || inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
 }
 
+// What a server answers that cannot, or may not, tell of changes.
+error watching_refused(std::string_view text) noexcept {
+  const bool forbidden = protocol::classify_error(text) == error_code::auth_failed;
+  error why{forbidden ? error_code::auth_failed : error_code::service_unavailable,
+            "the server does not tell of changes"};
+  why.with_context({}, {}, text);
+  return why;
+}
+
 bool wants_no_retry(const error& why) noexcept {
   return why.code() == error_code::auth_failed || why.code() == error_code::invalid_argument;
 }
@@ -89,11 +98,17 @@ void link::connected() { introduce(); }
 void link::introduce() {
   phase_ = phase::introducing;
   if (!options_.where.password.empty()) send_step(step::auth);
+  if (options_.watch) send_step(step::hello);
   if (options_.where.database != 0) send_step(step::select);
   if (!options_.client_name.empty()) send_step(step::name);
   load_scripts();
   send_step(step::role);
-  send_step(step::policy);
+  if (options_.watch) {
+    send_step(step::tracking);
+    send_step(step::caching);  // whether it may be sent is better known now
+  } else {
+    send_step(step::policy);
+  }
   send_step(step::self_test);
   unsent_ = true;
   loop_.want_turn_end();
@@ -107,6 +122,11 @@ void link::send_step(step which) {
       writer_.add("AUTH");
       if (!where.user.empty()) writer_.add(where.user);
       writer_.add(where.password);
+      break;
+    case step::hello:
+      writer_.begin(2);
+      writer_.add("HELLO");
+      writer_.add("3");
       break;
     case step::select:
       writer_.begin(2);
@@ -129,6 +149,14 @@ void link::send_step(step which) {
       writer_.add("CONFIG");
       writer_.add("GET");
       writer_.add("maxmemory-policy");
+      break;
+    case step::tracking:
+      writer_.begin(5);
+      for (const std::string_view word : {"CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"}) writer_.add(word);
+      break;
+    case step::caching:
+      writer_.begin(3);
+      for (const std::string_view word : {"CLIENT", "CACHING", "YES"}) writer_.add(word);
       break;
     case step::self_test: write_self_test(keys_, writer_); break;
     case step::time:
@@ -161,16 +189,7 @@ void link::replied(reply_tag tag, void* subject, const redisReply& reply) {
 }
 
 void link::introduction_replied(step which, const redisReply& reply) {
-  const bool is_error = reply.type == REDIS_REPLY_ERROR;
-  if (is_error) {
-    error why = error_from_reply(text_of(reply));
-    // Without these rights the link works all the same.
-    const bool optional = which == step::name || which == step::role || which == step::policy || which == step::recheck;
-    const bool stranger = protocol::reply_code_word(text_of(reply)) == "NOAUTH";
-    if (optional && !stranger) return;
-    const bool refused = wants_no_retry(why);
-    return fail(std::move(why), refused);
-  }
+  if (reply.type == REDIS_REPLY_ERROR) return introduction_failed(which, text_of(reply));
   switch (which) {
     case step::role:
     case step::recheck: return check_role(reply);
@@ -197,6 +216,19 @@ void link::introduction_replied(step which, const redisReply& reply) {
   }
 }
 
+void link::introduction_failed(step which, std::string_view text) {
+  // Without these rights the link works all the same.
+  const bool optional = which == step::name || which == step::role || which == step::policy || which == step::recheck;
+  const bool stranger = protocol::reply_code_word(text) == "NOAUTH";
+  if (optional && !stranger) return;
+  error why = error_from_reply(text);
+  // BUSY, LOADING and their like pass; whatever else is said to these is said for good.
+  const bool watching = which == step::hello || which == step::tracking || which == step::caching;
+  if (watching && !stranger && why.code() != error_code::service_unavailable) return fail(watching_refused(text), true);
+  const bool refused = wants_no_retry(why);
+  fail(std::move(why), refused);
+}
+
 void link::check_role(const redisReply& reply) {
   if (reply.elements == 0 || text_of(*reply.element[0]) == "master") return;
   error why{error_code::service_unavailable, "the server is not a master"};
@@ -212,9 +244,10 @@ void link::batch_replied(engine::batch& which, const redisReply& reply) {
 }
 
 void link::send(engine::batch& what) {
-  if (connection_ == nullptr) return;  // lost in this turn; the engine will be told
+  if (phase_ != phase::up) return;  // lost in this turn; the engine will be told
   if (what.kind == engine::travel_class::key_read && !std::exchange(time_asked_, true)) send_step(step::time);
-  write_batch(what, keys_, writer_);
+  if (options_.watch) send_step(step::caching);  // holds for the one command that follows
+  write_batch(what, keys_, writer_, options_.watch);
   connection_->send(writer_.text(), {batch_kind, 0}, &what);
   unsent_ = true;
   // The server works on a full batch while this turn goes on. Otherwise both would take turns, each waiting for the
@@ -243,16 +276,28 @@ void link::poll() {
   if (connection_ != nullptr) connection_->poll();
 }
 
+// What makes no sense is not for us: servers may learn to push more.
+void link::pushed(const redisReply& push) {
+  if (!options_.watch || phase_ != phase::up || push.elements < 2) return;
+  if (text_of(*push.element[0]) != "invalidate") return;
+  const redisReply& keys = *push.element[1];
+  if (keys.type == REDIS_REPLY_NIL) return owner_.invalidated_all();
+  if (keys.type != REDIS_REPLY_ARRAY) return;
+  for (std::size_t index = 0; index < keys.elements; ++index)
+    if (keys.element[index]->type == REDIS_REPLY_STRING) owner_.invalidated(text_of(*keys.element[index]));
+}
+
 void link::drop(const error& why) { fail(why, false); }
 
 void link::lost(error why, bool refused) { fail(std::move(why), refused); }
 
 // Ends whatever is under way. Told at the end of the turn, from where the owner may do anything.
 void link::fail(error why, bool refused) {
-  if (lost_) return;
+  if (lost_ || phase_ == phase::idle) return;
   if (phase_ == phase::resolving) loop_.cancel_resolve();
   connection_.reset();
   came_up_ = false;
+  time_asked_ = false;
   lost_ = std::move(why);
   lost_refused_ = refused;
   wait_before_next_attempt(refused);
@@ -282,7 +327,7 @@ void link::end_turn() {
 }
 
 void link::run_timer(std::int64_t now_ms) {
-  if (!deadline_ms_ || now_ms < *deadline_ms_) return;
+  if (lost_ || !deadline_ms_ || now_ms < *deadline_ms_) return;  // what is lost is told before anything new begins
   deadline_ms_.reset();
   if (phase_ == phase::waiting) return connect();
   fail({error_code::network_timeout, "no connection could be made in time"}, false);

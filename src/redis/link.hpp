@@ -3,6 +3,9 @@
 // The way to the server: resolves its name, connects, introduces itself, and starts again whenever that ends, for ever,
 // at a pace that slows down. While it is up it carries the engine's batches.
 //
+// A watching link is for mutations alone. It asks the server to tell when a lock changes that was read or written by a
+// batch on it (RESP3, CLIENT TRACKING); a server that will not do that refuses the link.
+//
 //   waiting -> resolving -> connecting -> introducing -> up
 //      ^___________|_____________|_____________|_________|   (lost; refused ones wait longest)
 
@@ -33,6 +36,7 @@ struct link_options {
   std::int64_t connect_timeout_ms = 5000;
   std::int64_t reconnect_min_ms = 50;
   std::int64_t reconnect_max_ms = 5000;
+  bool watch = false;
 };
 
 class link_owner {
@@ -47,6 +51,13 @@ class link_owner {
   // Answers to batches; may destroy the link.
   virtual void batch_answered(engine::batch& which, engine::batch_answer& answer) = 0;
   virtual void batch_without_script(engine::batch& which) = 0;
+
+  // Of a watching link: something was done to a key that it watched, by somebody else or by the end of its time, and it
+  // is not watched any more. Told once for each key, which is a storage key; besides those of locks there may be
+  // others, and the news may be older than the answer before it. All: the data is gone. May neither destroy the link
+  // nor run what might.
+  virtual void invalidated(std::string_view lock_key) = 0;
+  virtual void invalidated_all() = 0;
 
  protected:
   ~link_owner() = default;
@@ -68,12 +79,15 @@ class link final : public engine::port, connection_owner {
   // Disconnects, and stays so.
   void stop();
 
+  // Not started, or stopped.
+  bool idle() const noexcept { return phase_ == phase::idle; }
+
   // Tells what has happened in this turn: that the link is up, or lost.
   void end_turn();
 
   // What is to be done by now: another attempt, or giving up the present one.
   void run_timer(std::int64_t now_ms);
-  std::optional<std::int64_t> next_wake_ms() const noexcept { return deadline_ms_; }
+  std::optional<std::int64_t> next_wake_ms() const noexcept { return lost_ ? std::nullopt : deadline_ms_; }
 
   void resolved(std::vector<std::string> addresses, std::string_view why);
 
@@ -87,10 +101,25 @@ class link final : public engine::port, connection_owner {
 
  private:
   enum class phase : std::uint8_t { idle, waiting, resolving, connecting, introducing, up };
-  enum class step : std::uint8_t { auth, select, name, script, role, policy, self_test, time, recheck, reload };
+  enum class step : std::uint8_t {
+    auth,
+    hello,
+    select,
+    name,
+    script,
+    role,
+    policy,
+    tracking,
+    caching,
+    self_test,
+    time,
+    recheck,
+    reload,
+  };
 
   void connected() override;
   void replied(reply_tag tag, void* subject, const redisReply& reply) override;
+  void pushed(const redisReply& push) override;
   void lost(error why, bool refused) override;
 
   void connect();
@@ -98,6 +127,7 @@ class link final : public engine::port, connection_owner {
   void introduce();
   void send_step(step which);
   void introduction_replied(step which, const redisReply& reply);
+  void introduction_failed(step which, std::string_view text);
   void check_role(const redisReply& reply);
   void batch_replied(engine::batch& which, const redisReply& reply);
   void fail(error why, bool refused);

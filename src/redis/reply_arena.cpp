@@ -90,6 +90,10 @@ void reply_arena::attach(redisReader& reader) noexcept {
 }
 
 void reply_arena::start_reply() noexcept {
+  if (held_ > reply_max_bytes) {
+    blocks_.clear();
+    held_ = 0;
+  }
   current_ = 0;
   used_ = 0;
   total_ = 0;
@@ -107,6 +111,7 @@ void* reply_arena::take(std::size_t bytes) noexcept {
     const std::size_t size = bytes > block_bytes ? bytes : block_bytes;
     try {
       blocks_.push_back({std::make_unique<std::byte[]>(size), size});
+      held_ += size;
     } catch (const std::bad_alloc&) {
       return nullptr;
     }

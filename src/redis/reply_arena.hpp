@@ -44,6 +44,7 @@ class reply_arena {
   std::size_t current_ = 0;
   std::size_t used_ = 0;
   std::size_t total_ = 0;
+  std::size_t held_ = 0;  // by all blocks
 };
 
 }  // namespace syncguard::redis

@@ -162,7 +162,7 @@ class engine_world final : public engine::port, public engine::observer {
   void drop(const error& why) override { log(sent_, "drop:" + std::string{to_string(why.code())}); }
   void want_turn_end() override { turn_end_wanted = true; }
 
-  void settle(operation& over, outcome& what) override {
+  void settle(engine::engine&, operation& over, outcome& what) override {
     const std::string name{over.key.view()};
     log(told_, name + (what.failure ? "!" + std::string{to_string(what.failure->code())}
                                     : "=" + std::string{name_of(what.what)}));
