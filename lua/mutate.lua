@@ -259,13 +259,12 @@ local watched = not count
 if watched then
   count = tonumber(sub(ARGV[2], 1, -2))
 
-  -- Our own records end with the fence.
+  -- Our own records end with the fence: the last 26 characters have room for just 15 digits.
   local function fence_of(record)
     local fence = match(record, '^"fence":"(%d+)"}$', -26)
-    if not fence then
-      local readable, fields = pcall(cjson.decode, record)
-      fence = readable and type(fields) == 'table' and fields.fence
-    end
+    if fence then return fence end
+    local readable, fields = pcall(cjson.decode, record)
+    fence = readable and type(fields) == 'table' and fields.fence
     return type(fence) == 'string' and #fence == 15 and find(fence, '^%d+$') and fence or '000000000000000'
   end
 

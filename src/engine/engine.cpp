@@ -11,6 +11,9 @@ namespace {
 // How much longer than its time to live the engine tries to release a lock that nobody wants.
 constexpr std::int64_t release_grace_ms = 1000;
 
+// A read that has so many links die under it may be what kills them: its answer may be more than we accept.
+constexpr unsigned read_tries_max = 3;
+
 constexpr std::size_t batch_max(travel_class kind) noexcept {
   return kind == travel_class::mutation ? batch::mutation_max : batch::read_max;
 }
@@ -431,6 +434,10 @@ void engine::take_back(batch& which, bool maybe_applied) noexcept {
     item.maybe_applied = item.maybe_applied || (maybe_applied && changes_something(item));
     if (item.abandoned || (!is_wanted(item) && !item.scheduled())) {
       take_back_abandoned(item);
+      continue;
+    }
+    if (maybe_applied && ++item.links_lost >= read_tries_max && which.kind != travel_class::mutation) {
+      defer(item, {error_code::service_unavailable, "the connection was lost each time that this was asked"});
       continue;
     }
     item.state = operation_state::returned;

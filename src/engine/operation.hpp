@@ -60,6 +60,7 @@ struct operation : timer {
   operation_state state = operation_state::free;
   bool abandoned = false;      // the caller has been told already
   bool maybe_applied = false;  // was sent and lost: it may have taken effect
+  std::uint8_t links_lost = 0;  // while it was on its way
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::optional<lock_id> id;
@@ -81,6 +82,7 @@ struct operation : timer {
     state = operation_state::free;
     abandoned = false;
     maybe_applied = false;
+    links_lost = 0;
     id.reset();
     first_sent_us = last_sent_us = 0;
     key.clear();

@@ -204,7 +204,6 @@ void link::introduction_replied(step which, const redisReply& reply) {
       }
       phase_ = phase::up;
       came_up_ = true;
-      attempts_ = 0;
       deadline_ms_.reset();
       return loop_.want_turn_end();
     case step::time:
@@ -237,6 +236,7 @@ void link::check_role(const redisReply& reply) {
 }
 
 void link::batch_replied(engine::batch& which, const redisReply& reply) {
+  attempts_ = 0;  // now it is of use; a link that only comes up may go down the same way again
   if (reply.type == REDIS_REPLY_ERROR && protocol::reply_code_word(text_of(reply)) == "NOSCRIPT")
     return owner_.batch_without_script(which);
   reply_reader reader{which, reply, server_now_ms_};

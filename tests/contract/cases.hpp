@@ -34,6 +34,7 @@ cases destroy_cases();
 cases close_cases();
 cases bulk_cases();
 cases connection_cases();
+cases recovery_cases();
 cases refusal_cases();
 cases server_error_cases();
 cases outage_cases();

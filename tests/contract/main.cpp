@@ -19,7 +19,8 @@ int main(int count, char** arguments) {
         storage_cases(),      liveness_cases(),   telemetry_cases(),   telemetry_sink_cases(), ordering_cases(),
         batching_cases(),     poison_cases(),     script_cases(),      cancel_cases(),         callback_cases(),
         destroy_cases(),      close_cases(),      bulk_cases(),        connection_cases(),     refusal_cases(),
-        server_error_cases(), outage_cases(),     lost_answer_cases(), stats_cases(),          move_cases()})
+        server_error_cases(), outage_cases(),     lost_answer_cases(), stats_cases(),          move_cases(),
+        recovery_cases()})
     all.insert(all.end(), theme.begin(), theme.end());
   return _cmocka_run_group_tests("contract", all.data(), all.size(), start_world, stop_world);
 }

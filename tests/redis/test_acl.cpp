@@ -19,7 +19,8 @@ const std::vector<std::string> needed_rights{"+evalsha", "+script|load", "+get",
                                              "+pttl",    "+set",         "+incr", "+pexpire", "+del"};
 
 // Without these something is not told, and everything works all the same.
-const std::vector<std::string> optional_rights{"+client|setname", "+role", "+config|get"};
+const std::vector<std::string> optional_rights{"+client|setname", "+role", "+config|get", "+client|tracking",
+                                               "+client|caching"};
 
 constexpr const char* key_pattern = "~syncguard:*";
 

@@ -16,6 +16,7 @@
 #include <iterator>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include <hiredis.h>
 
@@ -50,7 +51,7 @@ redis_reply copy_of(const redisReply& reply) {
       break;
     default:
       copy.type = reply.type == REDIS_REPLY_ERROR ? redis_reply::kind::error : redis_reply::kind::text;
-      copy.text.assign(reply.str, reply.len);
+      if (reply.str != nullptr) copy.text.assign(reply.str, reply.len);
   }
   return copy;
 }
@@ -233,6 +234,33 @@ void redis_server::complain(std::string_view what) const {
   constexpr std::size_t shown_bytes = 2000;
   std::fprintf(stderr, "private redis: %.*s\n%s\n", static_cast<int>(what.size()), what.data(),
                text.size() > shown_bytes ? text.c_str() + (text.size() - shown_bytes) : text.c_str());
+}
+
+watching_connection::watching_connection(const redis_server& server)
+    : context_(redisConnectUnixWithTimeout(server.socket_path().c_str(), to_timeval(10s))) {
+  redisSetTimeout(context_, to_timeval(10s));
+  context_->privdata = this;
+  redisSetPushCallback(context_, pushed);
+  command({"HELLO", "3"});
+  command({"CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"});
+}
+
+watching_connection::~watching_connection() { redisFree(context_); }
+
+redis_reply watching_connection::command(const std::vector<std::string>& arguments) {
+  return run(*context_, arguments);
+}
+
+std::vector<std::string> watching_connection::take_told() {
+  command({"PING"});
+  return std::exchange(told_, {});
+}
+
+void watching_connection::pushed(void* self, void* push) {
+  const std::unique_ptr<redisReply, reply_deleter> owned{static_cast<redisReply*>(push)};
+  if (owned->elements != 2 || owned->element[1]->type != REDIS_REPLY_ARRAY) return;
+  for (const redis_reply& key : copy_of(*owned->element[1]).elements)
+    static_cast<watching_connection*>(self)->told_.push_back(key.text);
 }
 
 }  // namespace syncguard::testing

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+struct redisContext;
+
 namespace syncguard::testing {
 
 // An answer of the server, copied out of hiredis.
@@ -79,6 +81,27 @@ class redis_server {
   pid_t pid_ = -1;
   pid_t janitor_ = -1;
   int janitor_pipe_ = -1;
+};
+
+// A blocking connection that stays, in RESP3: it asks the server to tell of changes, and keeps what it is told.
+// Whatever the server did before it answers a command is known when command() returns.
+class watching_connection {
+ public:
+  explicit watching_connection(const redis_server& server);
+  ~watching_connection();
+  watching_connection(const watching_connection&) = delete;
+  watching_connection& operator=(const watching_connection&) = delete;
+
+  redis_reply command(const std::vector<std::string>& arguments);
+
+  // The keys that the server has told of since the last call, in that order.
+  std::vector<std::string> take_told();
+
+ private:
+  static void pushed(void* self, void* push);
+
+  redisContext* context_;
+  std::vector<std::string> told_;
 };
 
 }  // namespace syncguard::testing
