@@ -18,6 +18,7 @@
 #include <syncguard/uv.hpp>
 
 #include "baseline.hpp"
+#include "figures.hpp"
 #include "harness.hpp"
 #include "support/redis_server.hpp"
 #include "support/reference/reference.hpp"
@@ -34,9 +35,6 @@ constexpr std::size_t lanes = 256;
 constexpr std::size_t held_locks = 1024;
 constexpr std::uint64_t checked_operations = 2048;  // at least; every lane more than once
 constexpr auto ttl = 600s;                          // longer than any run
-
-constexpr int exit_failed = 1;
-constexpr int exit_usage = 64;
 
 enum class workload { pairs, extend, lookup_key, lookup_id, contended };
 
@@ -239,18 +237,6 @@ class benchmark {
   std::vector<row> rows_;
 };
 
-std::string to_url(std::string_view socket_path) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-._~";
-  std::string url = "unix://";
-  for (const char character : socket_path) {
-    char escaped[4];
-    std::snprintf(escaped, sizeof escaped, "%%%02X", static_cast<unsigned>(static_cast<unsigned char>(character)));
-    if (plain.find(character) != std::string_view::npos) url += character;
-    else url += escaped;
-  }
-  return url;
-}
-
 bool benchmark::run(uv_loop_t* loop) {
   std::fprintf(stderr, "connect\n");
   baseline plain{loop};
@@ -265,7 +251,7 @@ bool benchmark::run(uv_loop_t* loop) {
   if (wanted_.baseline_only) return compare();
 
   client_options options;
-  options.url = to_url(socket_path_);
+  options.url = unix_url(socket_path_);
   client ours{uv(loop), std::move(options)};
   if (const auto checked = ours.check(); !checked) {
     std::fprintf(stderr, "bench_ops: %s\n", describe(checked.error()).c_str());
@@ -379,23 +365,13 @@ std::optional<settings> parse(int count, char** arguments) {
   return wanted;
 }
 
-// Better known before the run than after it.
-bool is_writable(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "a");
-  if (file == nullptr) {
-    std::perror(("bench_ops: " + path).c_str());
-    return false;
-  }
-  return std::fclose(file) == 0;
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
   const auto wanted = parse(count, arguments);
   if (!wanted) return exit_usage;
   signal(SIGPIPE, SIG_IGN);
-  if (!wanted->out.empty() && !is_writable(wanted->out)) return exit_failed;
+  if (!wanted->out.empty() && !is_writable("bench_ops", wanted->out)) return exit_failed;
 
   redis_server server;
   if (wanted->socket_path.empty() && !server.start()) return exit_failed;

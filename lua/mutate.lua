@@ -87,11 +87,19 @@ local function delete(key)
   doomed[doomed_count] = key
 end
 
+-- The expiry, a text of 13 digits, of a record in the form that this library writes; nothing for others:
+--
 -- {"lockId":"                      22 characters                      ","expiresAtMs":13 digits,…
 -- 1          12                                                       34              50       63
-local function is_own_form(record)
-  return find(record, '{"lockId":"', 1, true) == 1 and find(record, '","expiresAtMs":', 34, true) == 34
-    and find(record, '^%d%d%d%d%d%d%d%d%d%d%d%d%d,', 50) and byte(record, 33) ~= 92
+--
+-- That these are digits must be known, or a line break among them would shift every answer behind it; a pattern would
+-- cost as much as all the rest. A number that begins above 1, ends with a digit and has a value of 13 places is one.
+local function own_expiry(record)
+  if find(record, '{"lockId":"', 1, true) ~= 1 or find(record, '","expiresAtMs":', 34, true) ~= 34 then return end
+  local last, comma = byte(record, 62, 63)
+  if comma ~= 44 or last < 48 or last > 57 or byte(record, 33) == 92 then return end
+  local text = sub(record, 50, 62)
+  if text >= '1' and (tonumber(text) or 0) >= 1000000000000 then return text end
 end
 
 -- Owner and expiry (a number) of a record in any form; its fields, where it had to be decoded. No expiry: unreadable.
@@ -122,8 +130,8 @@ end
 -- The answer where a record keeps the lock from being acquired; nothing where it has expired.
 local function held_by(record, lock_key, id)
   local owner, expiry, fields
-  if is_own_form(record) then
-    local text = sub(record, 50, 62)
+  local text = own_expiry(record)
+  if text then
     if text > live_after and find(record, id, 12, true) ~= 12 then return 'L' .. text end
     owner, expiry = sub(record, 12, 33), tonumber(text)
   else
@@ -173,10 +181,11 @@ local function take(record, lock_key, index_key, fence_key, last_fence, id, ttl,
 end
 
 local function release(record, lock_key, index_key, id)
-  local live = true
-  if is_own_form(record) then
+  local live
+  local text = own_expiry(record)
+  if text then
     if find(record, id, 12, true) ~= 12 then return 'O' end
-    live = sub(record, 50, 62) > live_after
+    live = text > live_after
   else
     local owner, expiry = facts(record)
     if owner ~= id then return 'O' end
@@ -188,17 +197,19 @@ local function release(record, lock_key, index_key, id)
 end
 
 local function extend(record, lock_key, index_key, id, ttl)
-  local owner, expiry, fields
-  local own_form = is_own_form(record)
-  if own_form then
+  local live, fields
+  local text = own_expiry(record)
+  if text then
     if find(record, id, 12, true) ~= 12 then return 'O' end
-    expiry = tonumber(sub(record, 50, 62))
+    live = text > live_after
   else
+    local owner, expiry
     owner, expiry, fields = facts(record)
     if owner ~= id then return 'O' end
     if not expiry then return '!CORRUPT the record cannot be read' end
+    live = is_live(expiry)
   end
-  if not is_live(expiry) then
+  if not live then
     delete(lock_key)
     delete(index_key)
     return 'E'
@@ -206,7 +217,7 @@ local function extend(record, lock_key, index_key, id, ttl)
 
   local extended = expiry_in(ttl)
   local fresh
-  if own_form then
+  if text then
     fresh = sub(record, 1, 49) .. extended .. sub(record, 63)
   elseif fields then
     fields[fields.expiresAtMs and 'expiresAtMs' or 'expiresAt'] = tonumber(extended)

@@ -240,6 +240,8 @@ std::optional<error> client::body::refuse_lock(const lock_options& options) cons
     return error{error_code::invalid_argument, "the time to wait is between nothing and 100 days"};
   if (options.margin && (options.margin->count() < 0 || options.margin->count() >= ttl_ms))
     return error{error_code::invalid_argument, "the margin is negative, or leaves nothing of the time to live"};
+  if (options.margin && options.margin->count() > pause_max_ms)
+    return error{error_code::invalid_argument, "the margin is one day at most"};
   if (room_->size() + plain_->engine->pending() >= options_.max_pending)
     return error{error_code::rate_limited, "too many operations are pending"};
   return std::nullopt;
@@ -255,7 +257,7 @@ std::uint64_t client::body::place_of(std::string_view lock_key) const noexcept {
 }
 
 bool client::body::cancel(operation_handle which) {
-  if (which.slot != operation_handle{}.slot && (which.slot & waiter_bit) != 0)
+  if (which && (which.slot & waiter_bit) != 0)
     return room_->cancel(which.slot & ~waiter_bit, which.generation, redis::now_us());
   return plain_->engine->cancel(which.slot, which.generation, redis::now_us());
 }

@@ -95,6 +95,9 @@ struct client_options {
 struct operation_handle {
   std::uint32_t slot = 0xffffffff;
   std::uint32_t generation = 0;
+
+  // Whether it names any operation, be it over or not.
+  explicit operator bool() const noexcept { return slot != 0xffffffff; }
 };
 
 // Ownership: the client owns its connection; the loop stays the caller's.
@@ -172,8 +175,9 @@ class SYNCGUARD_API client {
   // Whether a live lock is held under this id.
   operation_handle owns(std::string_view lock_id, callback<result<bool>> done);
 
-  // Completes an operation, lock() included, with Aborted, later in this turn. One that was sent already may still take
-  // effect: its error says outcome_unknown(), and a lock that it acquires is released in the background.
+  // Completes an operation, lock() included, with Aborted and nothing else, later in this turn. One that was sent
+  // already may still take effect: its error says outcome_unknown(), and a lock that it acquires is released in the
+  // background.
   //
   // Returns: whether there was anything to cancel.
   bool cancel(operation_handle which);

@@ -37,8 +37,8 @@ struct lock_options {
   // 10 ms, at most 100 days.
   std::chrono::milliseconds ttl{30'000};
 
-  // How long to wait while somebody else holds it. However short, one attempt is made, which may take as long as
-  // client_options::timeout.
+  // How long to wait while somebody else holds it: 100 days at most, which is as good as for ever. However short, one
+  // attempt is made, which may take as long as client_options::timeout.
   std::chrono::milliseconds wait{5'000};
 
   // Whether the client extends the lock by itself, about a third of the time to live after each success. Without it
@@ -46,7 +46,8 @@ struct lock_options {
   bool heartbeat = true;
 
   // How much before the end of its life on the server the lock counts as lost. It pays for clocks that do not run at
-  // the same speed, and for the time that on_lost needs. Nothing: a tenth of the time to live, one second at most.
+  // the same speed, and for the time that on_lost needs. One day at most. Nothing: a tenth of the time to live, one
+  // second at most.
   std::optional<std::chrono::milliseconds> margin{};
 };
 

@@ -58,8 +58,8 @@ using completion =
 struct operation : timer {
   operation_kind kind = operation_kind::acquire;
   operation_state state = operation_state::free;
-  bool abandoned = false;      // the caller has been told already
-  bool maybe_applied = false;  // was sent and lost: it may have taken effect
+  bool abandoned = false;       // the caller has been told already
+  bool maybe_applied = false;   // was sent and lost: it may have taken effect
   std::uint8_t links_lost = 0;  // while it was on its way
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;

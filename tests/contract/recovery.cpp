@@ -116,9 +116,8 @@ void recovery_deadline_counts_from_the_call_not_from_the_turn(void**) {
   outcome.clear();
   subject().lookup("k", [](const result<std::optional<lock_info>>&) {
     usleep(800'000);
-    subject().acquire("k", 1s, [](const result<std::optional<grant>>& got) {
-      outcome = got ? "granted" : describe(got.error());
-    });
+    subject().acquire(
+        "k", 1s, [](const result<std::optional<grant>>& got) { outcome = got ? "granted" : describe(got.error()); });
   });
   assert_true(run_until([] { return !outcome.empty(); }));
   assert_text_equal(outcome, "granted");

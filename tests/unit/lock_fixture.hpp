@@ -97,10 +97,11 @@ class lock_world final : public lane_owner,
   bool settle_down() {
     for (int left = 20'000; left > 0; --left) {
       end_turn();
-      const bool moved = plain.exchange() | watched.exchange();
-      if (!moved && !turn_wanted_) return true;
+      const bool plain_moved = plain.exchange();
+      if (!watched.exchange() && !plain_moved && !turn_wanted_) return true;
     }
-    return hot = true, false;
+    hot = true;
+    return false;
   }
   // When something happens next by itself.
   std::optional<std::int64_t> next_event_us() const {
@@ -164,13 +165,13 @@ class lock_world final : public lane_owner,
   // What users do
 
   // Asks for the lock of a key; the lock goes by the same name.
-  void ask(const std::string& name, const std::string& key, const wish& what = {}) {
+  void ask_for(const std::string& name, const std::string& key, const wish& what = {}) {
     const engine::waiter* entered = room->enter(
         {key, place_of(key), what.ttl_ms, what.wait_ms, what.margin_ms, what.heartbeat},
         [this, name = std::string{name}](result<syncguard::lock> got) { got_lock(name, std::move(got)); }, now_us());
     waiters_.insert_or_assign(name, std::pair{entered->slot, entered->generation});
   }
-  void ask(const std::string& key, const wish& what = {}) { ask(key, key, what); }
+  void ask(const std::string& key, const wish& what = {}) { ask_for(key, key, what); }
   // The same, and has it when it returns, where nobody else holds it.
   void hold(const std::string& key, const wish& what = {}) {
     ask(key, what);
@@ -265,7 +266,8 @@ class lock_world final : public lane_owner,
   std::string last_release_error;  //
   std::size_t attempts_in_flight = 0;
   std::size_t attempts_in_flight_max = 0;
-  std::vector<std::size_t> batch_sizes;  // of all that was sent, while the log is kept
+  std::vector<std::size_t> batch_sizes;        // of all that was sent, while the log is kept
+  std::vector<std::int64_t> attempt_times_ms;  // the same
   std::function<void(const std::string& name)> inside_got;
   std::function<void(const std::string& name)> inside_lost;
   std::function<void(const std::string& name)> inside_refused;
@@ -290,6 +292,7 @@ class lock_world final : public lane_owner,
       if (item.kind != operation_kind::acquire) continue;
       if (item.patron.who != nullptr && !item.maybe_applied)
         attempts_in_flight_max = std::max(attempts_in_flight_max, ++attempts_in_flight);
+      if (keeps_log) attempt_times_ms.push_back(now_ms());
       if (keeps_log) names_.insert_or_assign(std::string{item.id->view()}, std::string{item.key.view()});
     }
     if (!keeps_log) return;

@@ -69,20 +69,21 @@ class model_lane final : public engine::port, public model_server::connection {
     owner_.link_lost(*this);
   }
 
-  // The server does what has been sent. Returns whether there was anything.
+  // The server does what has been sent and has arrived there. Returns whether there was anything.
   bool carry_out() {
-    for (batch* each : sent_) {
+    std::size_t count = 0;
+    for (; count < sent_.size() && sent_[count].at_us <= server_.now_us; ++count) {
+      batch& next = *sent_[count].which;
       std::unique_ptr<event> made = fresh_event();
-      made->which = each;
-      for (std::size_t index = 0; index < each->count; ++index)
-        made->words.at(index) = server_.carry_out(*each->operations.at(index), *this, watched);
+      made->which = &next;
+      for (std::size_t index = 0; index < next.count; ++index)
+        made->words.at(index) = server_.carry_out(*next.operations.at(index), *this, watched);
       // Behind the notices that went out meanwhile.
       if (!stream_.empty()) made->at_us = std::max(made->at_us, stream_.back()->at_us);
       stream_.push_back(std::move(made));
     }
-    const bool any = !sent_.empty();
-    sent_.clear();
-    return any;
+    sent_.erase(sent_.begin(), sent_.begin() + static_cast<std::ptrdiff_t>(count));
+    return count > 0;
   }
 
   // The client reads what has arrived. Returns whether there was anything.
@@ -112,18 +113,20 @@ class model_lane final : public engine::port, public model_server::connection {
     return (arrival == answers::come && deliver()) || done;
   }
 
+  // When something arrives next, here or there.
   std::optional<std::int64_t> next_arrival_us() const {
-    if (stream_.empty() || arrival != answers::come) return std::nullopt;
-    return stream_.front()->at_us;
+    std::optional<std::int64_t> next;
+    if (!stream_.empty() && arrival == answers::come) next = stream_.front()->at_us;
+    if (!sent_.empty() && server_reads) next = std::min(next.value_or(sent_.front().at_us), sent_.front().at_us);
+    return next;
   }
-  std::size_t unanswered() const noexcept { return sent_.size() + stream_.size(); }
 
   const bool watched;
   std::unique_ptr<engine::engine> engine;
   bool server_reads = true;
   answers arrival = answers::come;
   bool drop_wanted = false;
-  std::function<std::int64_t()> delay_us;  // of each thing that the server sends
+  std::function<std::int64_t()> delay_us;  // of each thing that is sent, either way
 
  private:
   struct event {
@@ -132,6 +135,11 @@ class model_lane final : public engine::port, public model_server::connection {
     std::string key;
     bool all = false;
     std::int64_t at_us = 0;
+  };
+
+  struct request {
+    batch* which;
+    std::int64_t at_us;
   };
 
   class reading final : public engine::batch_answer {
@@ -158,7 +166,8 @@ class model_lane final : public engine::port, public model_server::connection {
 
   // engine::port
   void send(batch& what) override {
-    sent_.push_back(&what);
+    const std::int64_t at_us = server_.now_us + (delay_us ? delay_us() : 0);
+    sent_.push_back({&what, sent_.empty() ? at_us : std::max(at_us, sent_.back().at_us)});
     owner_.sent(watched ? 'W' : 'P', what);
   }
   void flush() override {}
@@ -188,7 +197,7 @@ class model_lane final : public engine::port, public model_server::connection {
 
   lane_owner& owner_;
   model_server& server_;
-  std::vector<batch*> sent_;
+  std::vector<request> sent_;
   std::vector<std::unique_ptr<event>> stream_;
   std::vector<std::unique_ptr<event>> spare_;
 };

@@ -76,12 +76,15 @@ class model_server {
   void remove(std::string_view key) {
     entry& record = entry_of(key);
     record.id.reset();
+    record.spoiled = false;
     tell(record, nullptr);
   }
   // Changes the record without changing who holds it.
   void touch(std::string_view key) { tell(entry_of(key), nullptr); }
   // The record stays after its time, as one that was written without a time to live.
   void let_linger(std::string_view key) { entry_of(key).lingers = true; }
+  // The record cannot be read any more, and counts as held.
+  void spoil(std::string_view key) { entry_of(key).spoiled = true; }
   void flush() {
     for (auto& [key, record] : records_) record.id.reset(), record.watchers.clear();
     for (connection* each : connections) each->changed_all();
@@ -107,6 +110,7 @@ class model_server {
     std::uint64_t last_fence = 0;
     std::int64_t expires_at_ms = 0;
     bool lingers = false;
+    bool spoiled = false;
     std::vector<connection*> watchers;
   };
   struct hash : std::hash<std::string_view> {
@@ -151,7 +155,9 @@ class model_server {
   void acquire(const engine::operation& asked, connection& by, bool watched, answer& out) {
     ++acquires;
     entry& record = look_at(asked.key.view());
-    if (record.id && !(*record.id == *asked.id) && lives(record)) {
+    if (record.spoiled) {
+      out.what = engine::verdict::corrupt;
+    } else if (record.id && !(*record.id == *asked.id) && lives(record)) {
       out.what = engine::verdict::contended;
       out.fence = watched ? record.fence : 0;
     } else {

@@ -341,7 +341,7 @@ void change_while_a_look_is_on_its_way_leads_to_another(void** state) {
   world.plain.arrival = answers::never_come;
   world.run_ms(0);
   assert_text_equal(world.take_sent(), "P[lookup_id:a]");
-  world.ask("other", "a");  // looks at the record by the watched lane
+  world.ask_for("other", "a");  // looks at the record by the watched lane
   world.run_ms(0);
   world.server.remove("a");
   world.run_ms(0);
