@@ -82,6 +82,7 @@ operation* engine::take_slot(const request& what, completion&& done) noexcept {
   slot->ttl_ms = what.ttl_ms;
   slot->started_us = now_us_;
   slot->patron = what.patron;
+  slot->fragile = what.fragile;
   slot->done = std::move(done);
   if (has_caller(*slot)) {
     ++pending_;
@@ -337,6 +338,7 @@ void engine::link_down(const error& cause, bool refused, std::int64_t now_us) {
     take_back(lost, true);
   }
   requeue_returned();
+  fail_fragile();
   if (!refused) return;
   const guard alive{*this};
   fail_everything_queued(alive);
@@ -460,6 +462,18 @@ void engine::requeue_returned() noexcept {
       each->state = operation_state::queued;
     stats_.resent += returned_[kind].size();
     queues_[kind].prepend(returned_[kind]);
+  }
+}
+
+void engine::fail_fragile() noexcept {
+  operation_list& queue = queues_[static_cast<std::size_t>(travel_class::mutation)];
+  for (operation* each = queue.front(); each != nullptr;) {
+    operation& item = *each;
+    each = each->next;
+    if (!item.fragile) continue;
+    queue.remove(item);
+    release_if_maybe_acquired(item);
+    defer(item, *link_error_);
   }
 }
 

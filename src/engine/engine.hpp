@@ -56,7 +56,8 @@ class engine {
     std::int64_t ttl_ms = 0;
     std::int64_t timeout_ms = 0;  // 0: that of the options
     patron_name patron = {};
-    bool exempt = false;  // from max_pending, and from stop_accepting()
+    bool exempt = false;   // from max_pending, and from stop_accepting()
+    bool fragile = false;  // fails with its link, instead of waiting for another
   };
   operation* start(const request& what, completion&& done, std::int64_t now_us) noexcept;
 
@@ -138,6 +139,7 @@ class engine {
   void unlink(batch& which) noexcept;
   void take_back(batch& which, bool maybe_applied) noexcept;
   void requeue_returned() noexcept;
+  void fail_fragile() noexcept;
   void take_back_abandoned(operation& nobodys) noexcept;
   void finish_healing_when_quiet() noexcept;
 

@@ -35,11 +35,11 @@ struct held_lock : timer {
   std::int64_t expires_at_ms = 0;   // by the server's
   fence token = *fence::from_number(0);
 
-  std::uint64_t place = 0;
   held_lock* next_at_place = nullptr;
   held_lock* previous = nullptr;
   held_lock* next = nullptr;
 
+  std::uint32_t place = 0;  // the lower half of it: who shares that is looked at once too often
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   std::uint32_t margin_ms = 0;
@@ -96,6 +96,6 @@ struct held_lock : timer {
   char* key_ = nullptr;
 };
 
-static_assert(sizeof(held_lock) <= 224);
+static_assert(sizeof(held_lock) <= 208);
 
 }  // namespace syncguard::engine

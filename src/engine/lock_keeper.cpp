@@ -7,8 +7,10 @@ namespace syncguard::engine {
 
 namespace {
 
-// What one turn bears: about half a millisecond of work.
-constexpr std::size_t turn_max = 256;
+// What one turn bears, each about half a millisecond of work.
+constexpr std::size_t turn_max = 256;      // operations that are started
+constexpr std::size_t due_max = 1024;      // timers that are due
+constexpr std::size_t cascade_max = 2048;  // timers that only move within the wheel
 
 // Heartbeats on their way at once. The server is busy with them for some ten milliseconds.
 constexpr std::size_t in_flight_max = 2048;
@@ -54,7 +56,7 @@ held_lock* lock_keeper::keep(const acquisition& what, std::int64_t now_us) noexc
   held->expires_at_ms = what.expires_at_ms;
   held->token = what.token;
   held->id = what.id;
-  held->place = what.place;
+  held->place = static_cast<std::uint32_t>(what.place);
   held->heartbeats = what.heartbeats;
   held->on_watched_lane = what.on_watched_lane;
   ++size_;
@@ -129,6 +131,7 @@ void lock_keeper::release(held_lock& held, completion&& done, std::int64_t now_u
     return;
   }
   detach(held);
+  note_release(held);
   held.phase = hold::over;
   // Always by the plain lane: a connection is not told of its own changes, and others of this process may wait.
   plain_.start(what, std::move(done), now_us);
@@ -139,6 +142,7 @@ void lock_keeper::let_go(held_lock& held, std::int64_t now_us) noexcept {
   if (!abandoned_ && held.phase == hold::held) {
     now_us_ = now_us;
     detach(held);
+    note_release(held);
     engine::request what{operation_kind::release, held.key(), held.id, held.ttl_ms, options_.release_timeout_ms};
     what.exempt = true;
     plain_.start(what, around_.release_observer(), now_us);
@@ -158,11 +162,20 @@ void lock_keeper::detach(held_lock& held) noexcept {
   --size_;
 }
 
+void lock_keeper::note_release(const held_lock& held) noexcept {
+  releases_[held.place % releases_.size()] = {held.place, now_ms()};
+}
+
+std::optional<std::int64_t> lock_keeper::released_ms(std::uint64_t place) const noexcept {
+  const release_note& last = releases_[place % releases_.size()];
+  return last.place == static_cast<std::uint32_t>(place) && last.at_ms > 0 ? std::optional{last.at_ms} : std::nullopt;
+}
+
 void lock_keeper::run_timers(std::int64_t now_us) {
   if (abandoned_) return;
   now_us_ = now_us;
   const auto fire_one = [this](timer& due) { fire(static_cast<held_lock&>(due)); };
-  wheel_.advance(now_ms(), fire_one, turn_max);
+  wheel_.advance(now_ms(), fire_one, due_max, cascade_max);
   if (abandoned_ || !std::exchange(want_poll_, false)) return;
   // If it is this process that was late, the answers are there already.
   plain_.poll();
@@ -170,7 +183,7 @@ void lock_keeper::run_timers(std::int64_t now_us) {
   watched_.poll();
   if (abandoned_) return;
   polled_ = true;
-  wheel_.advance(now_ms(), fire_one, turn_max);
+  wheel_.advance(now_ms(), fire_one, due_max, cascade_max);
   polled_ = false;
 }
 
@@ -224,7 +237,9 @@ bool lock_keeper::send_heartbeat(held_lock& held) {
   if (held.in_flight == 255) return false;
   engine::request what{operation_kind::extend, {}, held.id, held.ttl_ms};
   what.timeout_ms = std::max<std::int64_t>(1, held.valid_until_ms - now_ms());
+  what.fragile = true;  // there may be another lane
   engine* lane = lane_for(held);
+  if (!lane->up()) return false;                 // behind an extend by hand that waits for its link
   if (lane == &watched_) what.key = held.key();  // some servers watch only keys that are named
   if (!held.heartbeats) {
     what.kind = operation_kind::lookup_id;
@@ -256,7 +271,7 @@ void lock_keeper::over(const ended_operation& which, const outcome& what, std::i
   if (!which.by_hand) held->heart = beat::none;
   switch (what.what) {
     case verdict::extended: return confirm(*held, which, what);
-    case verdict::found: return schedule_next(*held);
+    case verdict::found: return go_on(*held);
     case verdict::absent: return lose(*held, lost::vanished);
     case verdict::expired: return lose(*held, lost::expired);
     case verdict::not_owner: return lose(*held, lost::taken);
@@ -271,6 +286,11 @@ void lock_keeper::confirm(held_lock& held, const ended_operation& which, const o
   held.valid_until_ms = which.last_sent_us / 1000 + ttl_ms - held.margin_ms;
   held.expires_at_ms = what.expires_at_ms;
   if (!held.watched && watched_.up()) watch(held);
+  go_on(held);
+}
+
+// Once more, where somebody has changed the record meanwhile.
+void lock_keeper::go_on(held_lock& held) noexcept {
   if (!held.recheck) return schedule_next(held);
   held.recheck = false;
   make_due(held);
@@ -319,9 +339,10 @@ void lock_keeper::tell(held_lock& held) {
 
 bool lock_keeper::close_some(std::int64_t now_us) {
   now_us_ = now_us;
-  std::size_t room = turn_max;
+  // No more than the server answers within the releases' time; the next answers go on with it.
+  std::size_t room = std::min(turn_max, in_flight_max - std::min(plain_.pending(), in_flight_max));
   while (held_lock* held = pool_.at(close_cursor_)) {
-    if (room == 0) return true;
+    if (room == 0) return plain_.pending() < in_flight_max;
     ++close_cursor_;
     if (held->phase != hold::held) continue;
     --room;

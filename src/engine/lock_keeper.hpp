@@ -10,6 +10,7 @@
 // anybody else have the lock. It does not depend on the server's clock; the heartbeat's time does, because what the
 // server says of the expiry is also true of an acquire that was answered late.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -91,6 +92,10 @@ class lock_keeper final : public patron {
   void abandon() noexcept;
 
   std::size_t size() const noexcept { return size_; }
+
+  // When a lock at this place was last given back by its holder here; nothing where that was long ago.
+  std::optional<std::int64_t> released_ms(std::uint64_t place) const noexcept;
+
   server_clock& clock() noexcept { return clock_; }
   void count_in(client_stats& stats) const noexcept;
 
@@ -109,11 +114,13 @@ class lock_keeper final : public patron {
   engine* lane_for(const held_lock& held) noexcept;
   bool start_extend(held_lock& held, engine& lane, engine::request what, completion&& done);
   void confirm(held_lock& held, const ended_operation& which, const outcome& what);
+  void go_on(held_lock& held) noexcept;
   void schedule_next(held_lock& held) noexcept;
   void retry_later(held_lock& held) noexcept;
   void verify(held_lock& held) noexcept;
   void watch(held_lock& held) noexcept;
   void detach(held_lock& held) noexcept;
+  void note_release(const held_lock& held) noexcept;
   void lose(held_lock& held, lost why);
   void tell(held_lock& held);
   std::int64_t now_ms() const noexcept { return now_us_ / 1000; }
@@ -128,6 +135,13 @@ class lock_keeper final : public patron {
   linked_list<held_lock> due_;
   server_clock clock_;
   jitter jitter_;
+
+  // The last releases. Places may share an entry, and then the older one is forgotten.
+  struct release_note {
+    std::uint32_t place = 0;
+    std::int64_t at_ms = 0;
+  };
+  std::array<release_note, 256> releases_{};
 
   std::int64_t now_us_;
   std::size_t size_ = 0;

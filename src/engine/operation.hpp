@@ -59,6 +59,7 @@ struct operation : timer {
   operation_kind kind = operation_kind::acquire;
   operation_state state = operation_state::free;
   bool abandoned = false;       // the caller has been told already
+  bool fragile = false;         // fails with its link
   bool maybe_applied = false;   // was sent and lost: it may have taken effect
   std::uint8_t links_lost = 0;  // while it was on its way
   std::uint32_t slot = 0;
@@ -81,6 +82,7 @@ struct operation : timer {
   void clear() noexcept {
     state = operation_state::free;
     abandoned = false;
+    fragile = false;
     maybe_applied = false;
     links_lost = 0;
     id.reset();

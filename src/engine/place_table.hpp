@@ -11,7 +11,8 @@ namespace syncguard::engine {
 // Things by their place: a hash of the key that they are about. Different keys may share a place, so whoever looks for
 // one key compares.
 //
-// A thing has the members place and next_at_place, which must not change while it is in here.
+// A thing has the members place, which may be no more than the lower half of it, and next_at_place. They must not
+// change while it is in here.
 //
 // Ownership: owns nothing.
 // Errors: where memory cannot be had it gets slower, and nothing else.
@@ -40,7 +41,7 @@ class place_table {
   template <class Visit>
   Thing* find(std::uint64_t place, Visit&& visit) {
     for (Thing* each = bucket_of(place); each != nullptr; each = each->next_at_place)
-      if (each->place == place && visit(*each)) return each;
+      if (each->place == static_cast<decltype(each->place)>(place) && visit(*each)) return each;
     return nullptr;
   }
 

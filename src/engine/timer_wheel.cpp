@@ -47,6 +47,7 @@ timer::~timer() {
 timer_wheel::~timer_wheel() {
   if (destroyed_ != nullptr) *destroyed_ = true;
   for (auto& list : lists_) unschedule_all(list);
+  unschedule_all(moving_);
   unschedule_all(firing_);
 }
 
@@ -102,7 +103,7 @@ bool timer_wheel::is_occupied(std::size_t list) const noexcept {
 }
 
 std::optional<std::int64_t> timer_wheel::next_wake_ms() const noexcept {
-  if (is_occupied(due_list) || !firing_.empty()) return now_ms_;
+  if (is_occupied(due_list) || !moving_.empty() || !firing_.empty()) return now_ms_;
   const auto next = next_event();
   return next ? std::optional{next->at_ms} : std::nullopt;
 }
@@ -118,26 +119,29 @@ std::optional<timer_wheel::event> timer_wheel::next_event() const noexcept {
   return event{far_list, (now_ms_ | below_level(level_count)) + 1};  // a far deadline proves that this exists
 }
 
-void timer_wheel::collect(std::int64_t now_ms) noexcept {
-  for (auto next = next_event(); next && next->at_ms <= now_ms; next = next_event()) {
+void timer_wheel::collect(std::int64_t now_ms, std::size_t max_moved) noexcept {
+  cascade(max_moved);
+  for (auto next = next_event(); moving_.empty() && next && next->at_ms <= now_ms; next = next_event()) {
     // Where nothing else is left, spans of 795 days without a timer are skipped.
     if (next->list == far_list) next->at_ms = std::min(earliest_far_ms(), now_ms) & ~below_level(level_count);
     now_ms_ = next->at_ms;
-    redistribute(next->list);
+    empty_slot(next->list);
+    cascade(max_moved);
   }
-  now_ms_ = std::max(now_ms_, now_ms);
+  if (moving_.empty()) now_ms_ = std::max(now_ms_, now_ms);
 }
 
-void timer_wheel::redistribute(std::size_t list) noexcept {
-  detail::timer_list moving;
-  moving.append(lists_[list]);
+void timer_wheel::empty_slot(std::size_t list) noexcept {
   set_occupied(list, false);
-  if (list < slots_per_level) {  // a slot of the lowest level is one millisecond: all are due
-    lists_[due_list].append(moving);
-    set_occupied(due_list, true);
-  }
-  while (!moving.empty()) {
-    auto& what = static_cast<timer&>(moving.front());
+  if (list >= slots_per_level) return moving_.append(lists_[list]);
+  // A slot of the lowest level is one millisecond: all are due.
+  lists_[due_list].append(lists_[list]);
+  set_occupied(due_list, true);
+}
+
+void timer_wheel::cascade(std::size_t& max_moved) noexcept {
+  for (; max_moved > 0 && !moving_.empty(); --max_moved) {
+    auto& what = static_cast<timer&>(moving_.front());
     detail::timer_list::unlink(what);
     link(what);
   }
@@ -179,6 +183,7 @@ timer* timer_wheel::round::take() noexcept {
 
 bool timer_wheel::valid() const noexcept {
   auto total = count_valid(firing_, due_list);
+  for (const auto* at = moving_.begin(); at != moving_.end() && total; at = at->next) ++*total;
   for (std::size_t list = 0; list < list_count && total; ++list) {
     if (is_occupied(list) == lists_[list].empty()) return false;
     const auto count = count_valid(lists_[list], list);

@@ -127,16 +127,18 @@ class timer_wheel {
 
   // Moves now forward, and calls fire(timer&) for each timer whose deadline is then not after now: in the order of the
   // deadlines, equal ones in the order in which they were scheduled. A `now_ms` before the wheel's now counts as the
-  // wheel's now. What is still due after `max_fired` timers stays first in line for the next call.
+  // wheel's now. What is still due after `max_fired` timers stays first in line for the next call. A cascade that is
+  // longer than `max_moved` timers goes on in the next calls: until it is over, the wheel's now stands still, and
+  // next_wake_ms() says that they are wanted at once.
   //
   // Reentrancy: a timer is unscheduled before it is fired. Inside `fire` any timer may be scheduled, cancelled or
   // destroyed, the one that fires and those that are due with it included; one that is cancelled or scheduled anew does
   // not fire in this call, nor does one that is scheduled for now. The wheel may be destroyed. advance() does nothing.
   // Errors: where `fire` throws, the timers that are left stay due.
   template <class Fire>
-  void advance(std::int64_t now_ms, Fire&& fire, std::size_t max_fired = unlimited) {
+  void advance(std::int64_t now_ms, Fire&& fire, std::size_t max_fired = unlimited, std::size_t max_moved = unlimited) {
     if (destroyed_ != nullptr) return;
-    collect(now_ms);
+    collect(now_ms, max_moved);
     round current{*this};
     for (; max_fired > 0; --max_fired) {
       timer* const due = current.take();
@@ -183,8 +185,9 @@ class timer_wheel {
   bool is_occupied(std::size_t list) const noexcept;
 
   std::optional<event> next_event() const noexcept;
-  void collect(std::int64_t now_ms) noexcept;
-  void redistribute(std::size_t list) noexcept;
+  void collect(std::int64_t now_ms, std::size_t max_moved) noexcept;
+  void empty_slot(std::size_t list) noexcept;
+  void cascade(std::size_t& max_moved) noexcept;
   std::int64_t earliest_far_ms() const noexcept;
   void unschedule_all(detail::timer_list& list) noexcept;
 
@@ -194,6 +197,7 @@ class timer_wheel {
   std::size_t size_ = 0;
   std::array<std::uint64_t, level_count + 1> occupied_{};  // a word per level, and one for the two lists
   std::array<detail::timer_list, list_count> lists_;
+  detail::timer_list moving_;  // what a cascade that goes on has still to move
   detail::timer_list firing_;  // what the advance() under way has still to fire
   bool* destroyed_ = nullptr;  // the flag of the advance() under way
 };

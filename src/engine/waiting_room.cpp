@@ -25,6 +25,9 @@ constexpr std::int64_t stale_pause_ms = 50;
 
 constexpr unsigned crowd_max = 64;
 
+// A notice and the attempt that it leads to take less than this in one data centre.
+constexpr std::int64_t others_first_ms = 2;
+
 using in_vain_text = protocol::inline_string<96>;
 
 void describe_in_vain(in_vain_text& out, std::int64_t waited_ms, std::uint64_t attempts) noexcept {
@@ -70,13 +73,20 @@ waiter* waiting_room::enter(const request& what, callback<result<lock>>&& done, 
   who->heartbeats = what.heartbeats;
   who->started_us = now_us;
   who->attempts_before = queue->attempts;
-  who->results_before = queue->results;
+  // The answer that is on its way was given before this one came.
+  who->results_before = queue->results + (queue->where == wait_queue::phase::attempting ? 1 : 0);
   queue->waiters.push_back(*who);
   ++size_;
   patience_.schedule(*who, now_ms() + what.wait_ms);
   around_.want_watching();
   around_.want_turn_end();
-  if (queue->waiters.size() == 1) attempt(*queue);
+  if (queue->waiters.size() > 1) return who;
+  const std::int64_t pause_ms = what.wait_ms > 0 ? courtesy_ms(*queue) : 0;
+  if (pause_ms <= 0) {
+    attempt(*queue);
+  } else {
+    attempts_.schedule(*queue, now_ms() + pause_ms);
+  }
   return who;
 }
 
@@ -114,6 +124,7 @@ void waiting_room::attempt(wait_queue& queue) noexcept {
   queue.attempt_ttl_ms = queue.waiters.front()->ttl_ms;
   engine::request what{operation_kind::acquire, queue.key.view(), around_.fresh_id(), queue.attempt_ttl_ms};
   what.patron = {this, queue.slot, queue.generation};
+  what.fragile = queue.on_watched_lane;
   const operation* started = lane_of(queue).start(what, {}, now_us_);
   if (started == nullptr) return sleep_after_failure(queue);
   queue.where = wait_queue::phase::attempting;
@@ -138,6 +149,11 @@ void waiting_room::over(const ended_operation& which, const outcome& what, std::
   ++queue->results;
   if (what.what == verdict::acquired) return acquired(*queue, which, what);
   if (what.what == verdict::contended || what.what == verdict::corrupt) return contended(*queue, what);
+  if (queue->on_watched_lane && !watched_.up()) {
+    // There is the other lane. What this one may have acquired is in the way there.
+    plain_.give_back(*which.id, which.ttl_ms, now_us);
+    return attempt(*queue);
+  }
   failed(*queue, what.failure ? *what.failure : error{error_code::internal, "the server's answer makes no sense"});
 }
 
@@ -167,8 +183,12 @@ void waiting_room::acquired(wait_queue& queue, const ended_operation& which, con
   if (queue.waiters.empty()) {
     close_if_empty(queue);
   } else {
-    dismiss_overdue(queue);
-    if (!queue.waiters.empty()) sleep(queue, what.expires_at_ms);
+    const bool in_a_hurry = dismiss_overdue(queue);
+    if (in_a_hurry) {
+      attempt(queue);
+    } else if (!queue.waiters.empty()) {
+      sleep(queue, what.expires_at_ms);
+    }
   }
   done(around_.wrap(*held));
 }
@@ -176,7 +196,7 @@ void waiting_room::acquired(wait_queue& queue, const ended_operation& which, con
 void waiting_room::contended(wait_queue& queue, const outcome& what) {
   count_race(queue, what);
   queue.last_failure.reset();
-  dismiss_overdue(queue);
+  if (dismiss_overdue(queue)) return attempt(queue);
   if (!queue.in_use()) return;
   sleep(queue, what.what == verdict::contended ? what.expires_at_ms : 0);
 }
@@ -184,31 +204,38 @@ void waiting_room::contended(wait_queue& queue, const outcome& what) {
 void waiting_room::count_race(wait_queue& queue, const outcome& what) noexcept {
   const std::uint64_t holder = what.token ? what.token->number() : 0;
   // A heartbeat of the holder wakes up everybody, too; that was no race.
-  if (queue.holder != 0 && holder != queue.holder) ++queue.races_lost;
+  if (queue.holder != 0 && holder != 0 && holder != queue.holder) ++queue.races_lost;
   queue.holder = holder;
 }
 
 void waiting_room::remember_crowd(const wait_queue& queue) noexcept {
   std::uint8_t& crowd = crowds_[queue.place % crowds_.size()];
   const unsigned lost = std::min(queue.races_lost, crowd_max);
-  crowd = static_cast<std::uint8_t>((3U * crowd + lost + 2U) / 4U);
+  // A quarter of the way, and at least one step down: a crowd that is gone is forgotten.
+  crowd = static_cast<std::uint8_t>(lost < crowd ? crowd - (crowd - lost + 3U) / 4U : crowd + (lost - crowd + 2U) / 4U);
 }
 
 std::int64_t waiting_room::hold_back_ms(const wait_queue& queue) noexcept {
   const unsigned crowd = crowds_[queue.place % crowds_.size()];
   if (queue.races_lost >= crowd) return 0;
-  return jitter_.below((crowd - queue.races_lost) / 2 + 1);
+  return (crowd - queue.races_lost + 1) / 2;
+}
+
+// One who has just released a lock would get it again before the others have heard of it, over and over.
+std::int64_t waiting_room::courtesy_ms(const wait_queue& queue) noexcept {
+  const auto released_ms = keeper_.released_ms(queue.place);
+  const std::int64_t others_first = released_ms ? *released_ms + others_first_ms - now_ms() : 0;
+  return std::max(others_first, hold_back_ms(queue));
 }
 
 void waiting_room::failed(wait_queue& queue, error why) {
-  if (queue.on_watched_lane && !watched_.up()) return attempt(queue);  // there is the other lane
   const bool may_pass = why.retryable();
   queue.last_failure = std::move(why);
   if (!may_pass) {
     // The next in line may fare better: it has its own time to live.
     leave(*queue.waiters.front(), *queue.last_failure);
-  } else {
-    dismiss_overdue(queue);
+  } else if (dismiss_overdue(queue)) {
+    return attempt(queue);
   }
   if (!queue.in_use()) return;
   if (may_pass) return sleep_after_failure(queue);
@@ -216,16 +243,23 @@ void waiting_room::failed(wait_queue& queue, error why) {
   around_.want_turn_end();
 }
 
-// Closes the queue where nobody is left.
-void waiting_room::dismiss_overdue(wait_queue& queue) {
+// Closes the queue where nobody is left. Returns whether somebody is whose time is over, and who has had no attempt
+// yet.
+bool waiting_room::dismiss_overdue(wait_queue& queue) {
+  bool in_a_hurry = false;
   for (waiter* each = queue.waiters.front(); each != nullptr;) {
     waiter& who = *each;
     each = each->next;
     const bool last = queue.waiters.size() == 1;
     if (!who.overdue) continue;
+    if (queue.results <= who.results_before) {
+      in_a_hurry = true;
+      continue;
+    }
     leave(who, why_in_vain(who));
-    if (last) return;
+    if (last) return false;
   }
+  return in_a_hurry;
 }
 
 void waiting_room::sleep(wait_queue& queue, std::int64_t holder_expires_at_ms) noexcept {

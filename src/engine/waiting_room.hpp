@@ -11,8 +11,9 @@
 // Where there is no watched lane it tries again after pauses that grow.
 //
 // A crowd of processes wakes up all at once when a lock is released, and one of them gets it. How many times a queue
-// has lost such a race is remembered: newcomers of a crowded key hold back for a few milliseconds, those who have lost
-// often do not. So the longest in waiting tend to win, and without a crowd nobody waits at all.
+// has lost such a race, and how many it usually takes, is remembered: a newcomer of a crowded key holds back for some
+// milliseconds, one who has lost as often as it takes does not. So the longest in waiting tend to win, however far from
+// the server they are; without a crowd nobody holds back. Who has just released a lock lets the others go first.
 
 #include <array>
 #include <cstddef>
@@ -167,7 +168,7 @@ class waiting_room final : public patron {
   void acquired(wait_queue& queue, const ended_operation& which, const outcome& what);
   void contended(wait_queue& queue, const outcome& what);
   void failed(wait_queue& queue, error why);
-  void dismiss_overdue(wait_queue& queue);
+  bool dismiss_overdue(wait_queue& queue);
   void sleep(wait_queue& queue, std::int64_t holder_expires_at_ms) noexcept;
   void sleep_after_failure(wait_queue& queue) noexcept;
   void wake(wait_queue& queue) noexcept;
@@ -178,6 +179,7 @@ class waiting_room final : public patron {
   void count_race(wait_queue& queue, const outcome& what) noexcept;
   void remember_crowd(const wait_queue& queue) noexcept;
   std::int64_t hold_back_ms(const wait_queue& queue) noexcept;
+  std::int64_t courtesy_ms(const wait_queue& queue) noexcept;
   std::int64_t next_pause_ms(wait_queue& queue) noexcept;
   engine& lane_of(const wait_queue& queue) noexcept { return queue.on_watched_lane ? watched_ : plain_; }
   std::int64_t now_ms() const noexcept { return now_us_ / 1000; }

@@ -95,7 +95,7 @@ class uv_event_loop final : public redis::event_loop {
         [](uv_timer_t* timer) {
           if (auto* sink = handles::of(timer).sink) sink->on_timer();
         },
-        static_cast<std::uint64_t>(delay_ms > 0 ? delay_ms : 0), 0);
+        static_cast<std::uint64_t>(delay_ms > 0 ? delay_ms : 1), 0);  // before 1.45 one of 0 ms runs in the same turn
   }
 
   void disarm() override { uv_timer_stop(&handles_->timer); }

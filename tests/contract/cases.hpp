@@ -41,5 +41,18 @@ cases outage_cases();
 cases lost_answer_cases();
 cases stats_cases();
 cases move_cases();
+cases lock_by_hand_cases();
+cases lock_crowd_cases();
+cases lock_fault_cases();
+cases lock_granted_cases();
+cases lock_heartbeat_cases();
+cases lock_key_cases();
+cases lock_lifetime_cases();
+cases lock_loss_cases();
+cases lock_reentrancy_cases();
+cases lock_reference_cases();
+cases lock_refused_cases();
+cases lock_telling_cases();
+cases lock_waiting_cases();
 
 }  // namespace syncguard::testing

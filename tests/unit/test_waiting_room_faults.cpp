@@ -113,19 +113,20 @@ void watched_lane_lost_while_they_sleep_leads_to_pauses(void** state) {
   assert_text_equal(world.take_sent(), "");
 }
 
-void attempt_on_a_watched_lane_that_is_lost_is_made_by_the_plain_one_in_time(void** state) {
+void attempt_on_a_watched_lane_that_is_lost_is_made_by_the_plain_one_at_once(void** state) {
   auto& world = lock_world_of(state);
   world.links_up();
   world.watched.server_reads = false;
   world.ask("a", {.wait_ms = 60'000});
   world.run_ms(100);
   world.link_down(world.watched);
-  world.run_ms(5000);
+  world.run_ms(0);
   assert_text_equal(world.take_told(), "a=lock");
-  assert_true(world.take_sent().ends_with("P[acquire:a]"));
+  assert_true(world.take_sent().ends_with(" acquire:a]"));
 }
 
-void attempt_on_a_watched_lane_that_comes_back_keeps_its_id(void** state) {
+// What the lost lane has acquired is given back first, or it would be in the way until its time to live ends.
+void attempt_that_succeeded_on_a_lost_watched_lane_is_in_nobodys_way(void** state) {
   auto& world = lock_world_of(state);
   world.links_up();
   world.watched.arrival = answers::never_come;
@@ -133,12 +134,14 @@ void attempt_on_a_watched_lane_that_comes_back_keeps_its_id(void** state) {
   world.run_ms(100);
   assert_true(world.server.held("a"));
   world.link_down(world.watched);
-  world.run_ms(100);
-  world.watched.arrival = answers::come;
-  world.link_up(world.watched);
   world.run_ms(0);
   assert_text_equal(world.take_told(), "a=lock");
-  assert_int_equal(world.valid_for_ms("a"), 28'800);
+  assert_int_equal(world.valid_for_ms("a"), 29'000);
+  world.watched.arrival = answers::come;
+  world.link_up(world.watched);
+  world.run_ms(100);
+  assert_true(world.valid("a"));
+  assert_true(world.server.held("a"));
 }
 
 void watched_lane_that_is_refused_leaves_the_plain_one(void** state) {
@@ -284,14 +287,14 @@ void grant_that_comes_too_late_for_the_impatient_is_an_error(void** state) {
 
 void grant_of_a_resent_attempt_counts_from_the_first_sending(void** state) {
   auto& world = lock_world_of(state);
-  world.links_up();
-  world.watched.server_reads = false;
+  world.link_up(world.plain);
+  world.plain.server_reads = false;
   world.ask("a", {.ttl_ms = 3000});
   world.run_ms(500);
-  world.link_down(world.watched);
+  world.link_down(world.plain);
   world.run_ms(500);
-  world.watched.server_reads = true;
-  world.link_up(world.watched);
+  world.plain.server_reads = true;
+  world.link_up(world.plain);
   world.run_ms(0);
   assert_text_equal(world.take_told(), "a=lock");
   assert_int_equal(world.valid_for_ms("a"), 1700);
@@ -321,8 +324,8 @@ int main() {
       lock_test_without_links(watched_lane_that_comes_up_is_used_at_once),
       lock_test_without_links(watched_lane_that_comes_up_during_an_attempt_is_used_next),
       lock_test_without_links(watched_lane_lost_while_they_sleep_leads_to_pauses),
-      lock_test_without_links(attempt_on_a_watched_lane_that_is_lost_is_made_by_the_plain_one_in_time),
-      lock_test_without_links(attempt_on_a_watched_lane_that_comes_back_keeps_its_id),
+      lock_test_without_links(attempt_on_a_watched_lane_that_is_lost_is_made_by_the_plain_one_at_once),
+      lock_test_without_links(attempt_that_succeeded_on_a_lost_watched_lane_is_in_nobodys_way),
       lock_test_without_links(watched_lane_that_is_refused_leaves_the_plain_one),
       lock_test_without_links(failure_that_may_pass_is_waited_out),
       lock_test_without_links(failure_that_does_not_pass_is_told_when_patience_ends),
