@@ -9,14 +9,21 @@ namespace syncguard::testing {
 
 namespace {
 
-// Held by the rival, wanted by the subject; both with this prefix.
+std::unique_ptr<client> holder;
+
+int tear_down_holder(void** state) {
+  holder.reset();
+  return tear_down(state);
+}
+
+// Held by the holder, wanted by the subject; both with this prefix.
 void is_handed_over_by_notice(std::string_view key, const std::string& prefix = "syncguard") {
   client_options options = base_options();
   options.prefix = prefix;
   make_ready_subject(options);
   options.on_connection = nullptr;
-  client holder{loop_for_client(), options};
-  auto theirs = std::make_unique<syncguard::lock>(hold_lock(key, {.ttl = 10min, .wait = 60s}, holder));
+  holder = std::make_unique<client>(loop_for_client(), options);
+  auto theirs = std::make_unique<syncguard::lock>(hold_lock(key, {.ttl = 10min, .wait = 60s}, *holder));
   const auto waiting = start_waiting(key);
   const client_stats before = subject().stats();
   theirs.reset();
@@ -87,15 +94,17 @@ void prefixes_keep_locks_apart(void**) {
   assert_true(exists("mine:k"));
 }
 
+#define holder_case(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down_holder)
+
 }  // namespace
 
 cases lock_key_cases() {
   static const CMUnitTest all[] = {
-      contract_case_alone(keys_with_quotes_and_controls_are_handed_over),
-      contract_case_alone(keys_beyond_ascii_are_handed_over),
-      contract_case_alone(longest_keys_are_handed_over),
-      contract_case_alone(hashed_storage_keys_are_handed_over),
-      contract_case_alone(empty_prefix_is_handed_over),
+      holder_case(keys_with_quotes_and_controls_are_handed_over),
+      holder_case(keys_beyond_ascii_are_handed_over),
+      holder_case(longest_keys_are_handed_over),
+      holder_case(hashed_storage_keys_are_handed_over),
+      holder_case(empty_prefix_is_handed_over),
       contract_case_alone(hashed_storage_keys_are_kept_and_watched),
       contract_case(keys_that_are_equal_in_normal_form_are_one_lock),
       contract_case_alone(prefixes_keep_locks_apart),

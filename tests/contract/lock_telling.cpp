@@ -38,8 +38,12 @@ void attempt_that_is_contended_is_told_as_locked(void**) {
   events().clear();
   const auto waiting = start_lock("k");
   assert_true(run_until([] { return count_events(telemetry_type::acquire, false, telemetry_reason::locked) == 1; }));
-  assert_text_equal(events().front().raw_key, "k");
-  assert_text_equal(events().front().raw_id, "");
+  // Something of the warm-up may still be told.
+  const auto contended = std::find_if(events().begin(), events().end(), [](const seen_event& event) {
+    return event.type == telemetry_type::acquire && event.reason == telemetry_reason::locked;
+  });
+  assert_text_equal(contended->raw_key, "k");
+  assert_text_equal(contended->raw_id, "");
   theirs.reset();
   assert_true(run_until([&] { return waiting.granted(); }));
   assert_int_equal(count_events(telemetry_type::acquire, true), 1);

@@ -50,10 +50,17 @@ void waiter_gets_the_lock_of_a_single_acquire(void**) {
   assert_true(subject().stats().wakes >= 1);
 }
 
+std::unique_ptr<client> crashing;
+
+int tear_down_crashing(void** state) {
+  crashing.reset();
+  return tear_down(state);
+}
+
 // A destroyed client gives nothing back: as far as others can see, its process has crashed.
 void waiter_gets_the_lock_of_a_holder_that_crashed(void**) {
   make_ready_subject();
-  auto crashing = std::make_unique<client>(loop_for_client(), base_options());
+  crashing = std::make_unique<client>(loop_for_client(), base_options());
   const syncguard::lock theirs = hold_lock("k", brief, *crashing);
   const auto waiting = start_waiting("k");
   crashing.reset();
@@ -214,7 +221,7 @@ cases lock_waiting_cases() {
       contract_case(waiter_gets_the_lock_that_another_client_destroys),
       contract_case(waiter_gets_the_lock_of_its_own_client),
       contract_case(waiter_gets_the_lock_of_a_single_acquire),
-      contract_case_alone(waiter_gets_the_lock_of_a_holder_that_crashed),
+      cmocka_unit_test_setup_teardown(waiter_gets_the_lock_of_a_holder_that_crashed, set_up, tear_down_crashing),
       contract_case(waiter_sleeps_through_the_heartbeats_of_the_holder),
       contract_case(waiter_ends_in_acquisition_timeout),
       contract_case(waiter_in_vain_leaves_nothing_behind),
