@@ -92,8 +92,9 @@ class SYNCGUARD_API lock {
   server_time expires_at() const noexcept;
 
   // What to do when the lock is gone. Called exactly once unless the lock is released or destroyed first, and while the
-  // loop is responsive before anybody else can hold it. Replaces what was set before. Where the lock is gone already,
-  // it is called later in this turn or in the next.
+  // loop is responsive before anybody else can hold it. The exception is a record that somebody deletes or overwrites
+  // by hand: the server tells this process and those who wait at the same moment, and any of them may be the first.
+  // Replaces what was set before. Where the lock is gone already, it is called later in this turn or in the next.
   void on_lost(callback<lost> told);
 
   // Extends by hand, and changes the time to live from here on. Nothing in the optional: the lock was gone, and on_lost

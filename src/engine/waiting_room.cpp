@@ -172,9 +172,9 @@ void waiting_room::acquired(wait_queue& queue, const ended_operation& which, con
   }
   remember_crowd(queue);
   queue.last_failure.reset();
-  queue.races_lost = 0;
+  queue.passed_over = 0;
   queue.pauses = 0;
-  queue.holder = what.token->number();
+  queue.first_holder = what.token->number();
   callback<result<lock>> done = std::move(who.done);
   queue.waiters.remove(who);
   patience_.cancel(who);
@@ -194,31 +194,33 @@ void waiting_room::acquired(wait_queue& queue, const ended_operation& which, con
 }
 
 void waiting_room::contended(wait_queue& queue, const outcome& what) {
-  count_race(queue, what);
+  count_hand_overs(queue, what);
   queue.last_failure.reset();
   if (dismiss_overdue(queue)) return attempt(queue);
   if (!queue.in_use()) return;
   sleep(queue, what.what == verdict::contended ? what.expires_at_ms : 0);
 }
 
-void waiting_room::count_race(wait_queue& queue, const outcome& what) noexcept {
-  const std::uint64_t holder = what.token ? what.token->number() : 0;
-  // A heartbeat of the holder wakes up everybody, too; that was no race.
-  if (queue.holder != 0 && holder != 0 && holder != queue.holder) ++queue.races_lost;
-  queue.holder = holder;
+// Each hand-over raises the fence by one, so what has been missed between two attempts counts, too.
+void waiting_room::count_hand_overs(wait_queue& queue, const outcome& what) noexcept {
+  if (!what.token) return;
+  const std::uint64_t holder = what.token->number();
+  if (queue.first_holder == 0) queue.first_holder = holder;
+  if (holder <= queue.first_holder) return;
+  queue.passed_over = static_cast<unsigned>(std::min<std::uint64_t>(holder - queue.first_holder, crowd_max));
+  std::uint8_t& crowd = crowds_[queue.place % crowds_.size()];
+  crowd = std::max(crowd, static_cast<std::uint8_t>(queue.passed_over));
 }
 
+// A crowd that is gone is forgotten step by step.
 void waiting_room::remember_crowd(const wait_queue& queue) noexcept {
   std::uint8_t& crowd = crowds_[queue.place % crowds_.size()];
-  const unsigned lost = std::min(queue.races_lost, crowd_max);
-  // A quarter of the way, and at least one step down: a crowd that is gone is forgotten.
-  crowd = static_cast<std::uint8_t>(lost < crowd ? crowd - (crowd - lost + 3U) / 4U : crowd + (lost - crowd + 2U) / 4U);
+  crowd = static_cast<std::uint8_t>(std::max(queue.passed_over, crowd * 15U / 16U));
 }
 
 std::int64_t waiting_room::hold_back_ms(const wait_queue& queue) noexcept {
   const unsigned crowd = crowds_[queue.place % crowds_.size()];
-  if (queue.races_lost >= crowd) return 0;
-  return (crowd - queue.races_lost + 1) / 2;
+  return queue.passed_over < crowd ? (crowd - queue.passed_over + 1) / 2 : 0;
 }
 
 // One who has just released a lock would get it again before the others have heard of it, over and over.

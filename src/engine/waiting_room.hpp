@@ -10,10 +10,11 @@
 //   - or a slow safety poll, in case a notice got lost.
 // Where there is no watched lane it tries again after pauses that grow.
 //
-// A crowd of processes wakes up all at once when a lock is released, and one of them gets it. How many times a queue
-// has lost such a race, and how many it usually takes, is remembered: a newcomer of a crowded key holds back for some
-// milliseconds, one who has lost as often as it takes does not. So the longest in waiting tend to win, however far from
-// the server they are; without a crowd nobody holds back. Who has just released a lock lets the others go first.
+// A crowd of processes wakes up all at once when a lock is released, and one of them gets it. The fences tell how many
+// others have had the lock since a queue began to wait, and how many that usually are is remembered: a newcomer of a
+// crowded key holds back for some milliseconds, one who has waited as long as it takes does not. So the longest in
+// waiting tend to win, however far from the server they are; without a crowd nobody holds back. Who has just released a
+// lock lets the others go first.
 
 #include <array>
 #include <cstddef>
@@ -85,10 +86,10 @@ struct wait_queue : timer {
   std::uint32_t attempt_generation = 0;
   std::int64_t attempt_ttl_ms = 0;
   std::uint64_t attempts = 0;
-  std::uint64_t results = 0;  // answers and failures
-  std::uint64_t holder = 0;   // the fence of the one who held it last; 0: not known
+  std::uint64_t results = 0;       // answers and failures
+  std::uint64_t first_holder = 0;  // the fence of the one who held it when this began to wait; 0: not known
   unsigned pauses = 0;
-  unsigned races_lost = 0;
+  unsigned passed_over = 0;  // how many others have had it since
   std::optional<error> last_failure;
 
   std::uint64_t place = 0;
@@ -102,8 +103,8 @@ struct wait_queue : timer {
     key.clear();
     where = phase::free;
     subscribed = false;
-    attempts = results = holder = 0;
-    pauses = races_lost = 0;
+    attempts = results = first_holder = 0;
+    pauses = passed_over = 0;
     last_failure.reset();
   }
 };
@@ -176,7 +177,7 @@ class waiting_room final : public patron {
   void leave(waiter& who, error why) noexcept;
   error why_in_vain(const waiter& who) const noexcept;
   void close_if_empty(wait_queue& queue) noexcept;
-  void count_race(wait_queue& queue, const outcome& what) noexcept;
+  void count_hand_overs(wait_queue& queue, const outcome& what) noexcept;
   void remember_crowd(const wait_queue& queue) noexcept;
   std::int64_t hold_back_ms(const wait_queue& queue) noexcept;
   std::int64_t courtesy_ms(const wait_queue& queue) noexcept;
@@ -196,7 +197,7 @@ class waiting_room final : public patron {
   linked_list<waiter> leaving_;
   jitter jitter_;
 
-  // Races that a queue loses before it wins, per place. Keys may share an entry; it is only a guess.
+  // How many others have the lock before a queue gets it, per place. Keys may share an entry; it is only a guess.
   std::array<std::uint8_t, 256> crowds_{};
 
   std::int64_t now_us_;
