@@ -103,6 +103,7 @@ struct role {
 class player {
  public:
   player(const role& mine, board& shared, uv_loop_t* loop);
+  ~player() = default;
   player(const player&) = delete;
   player& operator=(const player&) = delete;
 
@@ -328,6 +329,7 @@ pid_t start_player(const role& mine) {
                                        std::to_string(mine.board_file),
                                        std::to_string(mine.socket)};
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   const pid_t parent = getpid();

@@ -38,6 +38,8 @@ class client::body final : public redis::loop_sink,
                            public engine::lock_owner {
  public:
   body(loop where, client_options options);
+  body(const body&) = delete;
+  body& operator=(const body&) = delete;
 
   // The client is gone: everything ends now, and nothing is told any more.
   void abandon() noexcept;

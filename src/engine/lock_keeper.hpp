@@ -49,6 +49,7 @@ struct keeper_options {
 class lock_keeper final : public patron {
  public:
   lock_keeper(engine& plain, engine& watched, surroundings& around, const keeper_options& options, std::int64_t now_us);
+  ~lock_keeper() = default;
   lock_keeper(const lock_keeper&) = delete;
   lock_keeper& operator=(const lock_keeper&) = delete;
 

@@ -118,6 +118,7 @@ class waiting_room final : public patron {
  public:
   waiting_room(engine& plain, engine& watched, lock_keeper& keeper, surroundings& around, std::uint64_t seed,
                std::int64_t now_us);
+  ~waiting_room() = default;
   waiting_room(const waiting_room&) = delete;
   waiting_room& operator=(const waiting_room&) = delete;
 

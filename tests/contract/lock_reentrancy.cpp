@@ -38,8 +38,6 @@ enum class deed : std::uint8_t {
   start_another,
 };
 
-constexpr place places[] = {place::granted,  place::waited,      place::refused, place::timed_out, place::cancelled,
-                            place::vanished, place::unconfirmed, place::closed,  place::extended,  place::released};
 constexpr deed deeds[] = {deed::destroy_client,  deed::close_client, deed::move_client,  deed::cancel_other,
                           deed::destroy_lock,    deed::move_lock,    deed::release_lock, deed::extend_lock,
                           deed::replace_on_lost, deed::start_another};
