@@ -27,10 +27,12 @@ namespace {
 
 constexpr std::size_t herd_size = 32;
 constexpr auto hold_time = 1ms;
-constexpr double starvation_factor = 10;
 
-// How long an acquire may take that is not told apart from starving by its length alone: when there are few of them.
-constexpr std::uint64_t enough_grants = 300;
+// The longest wait against the mean one, asserted over 20 seconds (SYNCGUARD_LONG_TESTS=1) only: on a machine that other
+// work shares, a process that the scheduler left out for a moment looks just like one that starved. The short run
+// asserts what starving means: not to be served at all, although there were turns enough for everybody.
+constexpr double starvation_factor = 10;
+constexpr std::uint64_t enough_grants = 20 * herd_size;
 
 struct member_report {
   std::uint64_t grants;
@@ -242,7 +244,7 @@ void exclude_each_other_and_nobody_starves() {
   assert_int_equal(sum.invalid, 0);
   assert_true(shared->last_fence >= sum.grants);
   assert_true(fewest > 0 || sum.grants < enough_grants);
-  assert_true(ratio <= starvation_factor);
+  if (for_long) assert_true(ratio <= starvation_factor);
 }
 
 void herd_that_waits_for_each_release_is_served_fairly(void**) { exclude_each_other_and_nobody_starves(); }
