@@ -1,9 +1,7 @@
 #include "client_body.hpp"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include <sodium.h>
 
@@ -70,10 +68,10 @@ error parents_client() noexcept {
 
 // A way to the server, and the engine that uses it.
 struct client::body::lane final : redis::link_owner {
-  lane(body& of, bool watch, const engine::engine_options& options)
+  lane(body& of, const redis::link_options& linked, const engine::engine_options& options)
       : owner(of),
-        is_watched(watch),
-        link(of.make_link(*this, watch)),
+        is_watched(linked.watch),
+        link(std::make_unique<redis::link>(linked, *of.keys_, *of.loop_, *this)),
         engine(std::make_unique<engine::engine>(options, *link, of, redis::now_us())) {}
 
   void link_up() override { owner.lane_up(*this); }
@@ -112,30 +110,15 @@ client::body::body(loop where, client_options options)
 client::body::~body() = default;
 
 void client::body::open_lanes() {
-  engine::engine_options limits{options_.timeout.count(), options_.max_pending, options_.cleanup_in_is_locked};
-  plain_ = std::make_unique<lane>(*this, false, limits);
-  watched_ = std::make_unique<lane>(*this, true, limits);
-  std::array<std::uint64_t, 2> seeds;
-  randombytes_buf(seeds.data(), sizeof seeds);
-  keeper_ = std::make_unique<engine::lock_keeper>(
-      *plain_->engine, *watched_->engine, *this,
-      engine::keeper_options{options_.watch_max, options_.release_timeout.count(), seeds[0]}, redis::now_us());
-  room_ = std::make_unique<engine::waiting_room>(*plain_->engine, *watched_->engine, *keeper_, *this, seeds[1],
-                                                 redis::now_us());
-}
-
-std::unique_ptr<redis::link> client::body::make_link(lane& owner, bool watch) {
   redis::link_options linked;
-  std::unique_ptr<redis::tls_context> tls;
   if (auto parsed = redis::parse_url(options_.url)) {
     linked.where = *std::move(parsed);
   } else if (!refusal_) {
     refusal_ = parsed.error();
   }
   if (linked.where.via == redis::endpoint::transport::tls) {
-    auto made = redis::tls_context::make(options_.tls, linked.where.host);
-    if (made) {
-      tls = *std::move(made);
+    if (auto made = redis::tls_context::make(options_.tls, linked.where.host)) {
+      linked.tls = *std::move(made);
     } else if (!refusal_) {
       refusal_ = made.error();
     }
@@ -144,8 +127,19 @@ std::unique_ptr<redis::link> client::body::make_link(lane& owner, bool watch) {
   linked.connect_timeout_ms = options_.connect_timeout.count();
   linked.reconnect_min_ms = options_.reconnect_min.count();
   linked.reconnect_max_ms = options_.reconnect_max.count();
-  linked.watch = watch;
-  return std::make_unique<redis::link>(std::move(linked), std::move(tls), *keys_, *loop_, owner);
+
+  const engine::engine_options limits{options_.timeout.count(), options_.max_pending, options_.cleanup_in_is_locked};
+  plain_ = std::make_unique<lane>(*this, linked, limits);
+  linked.watch = true;
+  watched_ = std::make_unique<lane>(*this, linked, limits);
+
+  std::array<std::uint64_t, 2> seeds;
+  randombytes_buf(seeds.data(), sizeof seeds);
+  keeper_ = std::make_unique<engine::lock_keeper>(
+      *plain_->engine, *watched_->engine, *this,
+      engine::keeper_options{options_.watch_max, options_.release_timeout.count(), seeds[0]}, redis::now_us());
+  room_ = std::make_unique<engine::waiting_room>(*plain_->engine, *watched_->engine, *keeper_, *this, seeds[1],
+                                                 redis::now_us());
 }
 
 // Asking the clock costs as much as a good part of starting an operation, so the time at which the loop called holds as
@@ -459,39 +453,9 @@ void client::body::finish_closing(const frame& on_stack) {
 }
 
 void client::body::settle(engine::engine& from, engine::operation& over, engine::outcome& what) {
-  if (what.failure) {
-    what.what = engine::verdict::failed;
-    // The lock id of an acquire that has failed names nothing, unless it may have succeeded all the same.
-    const bool named = over.id && (over.kind != engine::operation_kind::acquire || what.failure->outcome_unknown());
-    const std::string_view id = named ? over.id->view() : std::string_view{};
-    what.failure->with_context(over.key.view(), id, what.failure->cause());
-  }
+  name_failure(over, what);
   if (reporter_.on()) reporter_.report(over, what);
-  engine::patron* const patron = over.patron.who;
-  const engine::ended_operation ended{over.patron.slot,      over.patron.generation, over.id,
-                                      over.ttl_ms,           over.first_sent_us,     over.last_sent_us,
-                                      over.done.index() != 0};
-  std::visit(
-      [&](auto& done) {
-        using held = std::remove_cvref_t<decltype(done)>;
-        if constexpr (std::is_same_v<held, std::monostate>) {
-          from.forget(over);
-          if (patron != nullptr) patron->over(ended, what, now_us());
-        } else {
-          held told = std::move(done);
-          std::optional<error> failure;
-          if (patron != nullptr) failure = what.failure;
-          auto made = make_result<held>(over, what);
-          from.forget(over);
-          if (patron != nullptr) {
-            what.failure = std::move(failure);
-            patron->over(ended, what, now_us());
-            if (dead_) return;
-          }
-          told(std::move(made));
-        }
-      },
-      over.done);
+  complete(from, over, what, now_us(), dead_);
 }
 
 }  // namespace syncguard

@@ -94,7 +94,6 @@ class client::body final : public redis::loop_sink,
   void lane_invalidated_all();
 
   void open_lanes();
-  std::unique_ptr<redis::link> make_link(lane& owner, bool watch);
   std::uint64_t place_of(std::string_view lock_key) const noexcept;
   std::optional<error> refuse_lock(const lock_options& options) const;
   bool forked() const noexcept;

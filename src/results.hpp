@@ -1,15 +1,18 @@
 #pragma once
 
-// Outcomes as the results that callers get.
+// Outcomes as the results that callers get, and how they get them.
 
 #include <optional>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include <syncguard/callback.hpp>
 #include <syncguard/key_hash.hpp>
 #include <syncguard/lock_info.hpp>
 #include <syncguard/result.hpp>
 
+#include "engine/engine.hpp"
 #include "engine/port.hpp"
 
 namespace syncguard {
@@ -89,6 +92,48 @@ template <class Callback>
 result<typename detail::value_of<Callback>::type> make_result(const engine::operation& over, engine::outcome& what) {
   if (what.failure) return std::move(*what.failure);
   return detail::maker<typename detail::value_of<Callback>::type>::make(over, what);
+}
+
+// Says in the failure of an operation which one it was.
+inline void name_failure(const engine::operation& over, engine::outcome& what) {
+  if (!what.failure) return;
+  what.what = engine::verdict::failed;
+  // The lock id of an acquire that has failed names nothing, unless it may have succeeded all the same.
+  const bool named = over.id && (over.kind != engine::operation_kind::acquire || what.failure->outcome_unknown());
+  const std::string_view id = named ? over.id->view() : std::string_view{};
+  what.failure->with_context(over.key.view(), id, what.failure->cause());
+}
+
+// Ends an operation: gives its slot back, tells its patron, then its caller.
+//
+// Lifetime: a patron may destroy everything; `dead` stays readable, and says whether it did.
+inline void complete(engine::engine& from, engine::operation& over, engine::outcome& what, std::int64_t now_us,
+                     const bool& dead) {
+  engine::patron* const patron = over.patron.who;
+  const engine::ended_operation ended{over.patron.slot,      over.patron.generation, over.id,
+                                      over.ttl_ms,           over.first_sent_us,     over.last_sent_us,
+                                      over.done.index() != 0};
+  std::visit(
+      [&](auto& done) {
+        using held = std::remove_cvref_t<decltype(done)>;
+        if constexpr (std::is_same_v<held, std::monostate>) {
+          from.forget(over);
+          if (patron != nullptr) patron->over(ended, what, now_us);
+        } else {
+          held told = std::move(done);
+          std::optional<error> failure;
+          if (patron != nullptr) failure = what.failure;
+          auto made = make_result<held>(over, what);
+          from.forget(over);
+          if (patron != nullptr) {
+            what.failure = std::move(failure);
+            patron->over(ended, what, now_us);
+            if (dead) return;
+          }
+          told(std::move(made));
+        }
+      },
+      over.done);
 }
 
 }  // namespace syncguard

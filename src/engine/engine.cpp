@@ -94,7 +94,7 @@ operation* engine::take_slot(const request& what, completion&& done) noexcept {
 operation* engine::start(const request& what, completion&& done, std::int64_t now_us) noexcept {
   if (!accepting_ && !what.exempt)
     return start_failed(what, std::move(done), {error_code::aborted, "the client has been closed"}, now_us);
-  if (pending_ >= options_.max_pending && !what.exempt && what.patron.who == nullptr)
+  if (pending_ >= options_.max_pending && !what.exempt)
     return start_failed(what, std::move(done), {error_code::rate_limited, "too many operations are pending"}, now_us);
   if (refused_) return start_failed(what, std::move(done), *link_error_, now_us);
 

@@ -62,7 +62,6 @@ struct held_lock : timer {
   held_lock& operator=(const held_lock&) = delete;
 
   bool in_use() const noexcept { return phase != hold::free; }
-  bool valid(std::int64_t now_us) const noexcept { return phase == hold::held && now_us < valid_until_ms * 1000; }
   std::string_view key() const noexcept { return {key_, key_bytes_}; }
 
   // Errors: false where memory cannot be had.

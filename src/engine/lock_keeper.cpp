@@ -19,6 +19,12 @@ constexpr std::int64_t margin_max_ms = 1000;
 constexpr std::int64_t retry_min_ms = 10;
 constexpr std::int64_t retry_max_ms = 1000;
 
+engine::request release_of(const held_lock& held, std::int64_t timeout_ms) noexcept {
+  engine::request what{operation_kind::release, held.key(), held.id, held.ttl_ms, timeout_ms};
+  what.exempt = true;
+  return what;
+}
+
 error over_already() noexcept { return {error_code::aborted, "the lock was lost or released before"}; }
 
 }  // namespace
@@ -124,8 +130,7 @@ bool lock_keeper::start_extend(held_lock& held, engine& lane, engine::request wh
 
 void lock_keeper::release(held_lock& held, completion&& done, std::int64_t now_us) {
   now_us_ = now_us;
-  engine::request what{operation_kind::release, held.key(), held.id, held.ttl_ms};
-  what.exempt = true;
+  const engine::request what = release_of(held, 0);
   if (held.phase != hold::held) {
     plain_.start_failed(what, std::move(done), over_already(), now_us);
     return;
@@ -143,9 +148,7 @@ void lock_keeper::let_go(held_lock& held, std::int64_t now_us) noexcept {
     now_us_ = now_us;
     detach(held);
     note_release(held);
-    engine::request what{operation_kind::release, held.key(), held.id, held.ttl_ms, options_.release_timeout_ms};
-    what.exempt = true;
-    plain_.start(what, around_.release_observer(), now_us);
+    plain_.start(release_of(held, options_.release_timeout_ms), around_.release_observer(), now_us);
   }
   // What the callback holds may be another lock.
   const callback<lost> dropped = std::move(held.on_lost);
@@ -261,7 +264,7 @@ void lock_keeper::retry_later(held_lock& held) noexcept {
 void lock_keeper::over(const ended_operation& which, const outcome& what, std::int64_t now_us) {
   if (abandoned_) return;
   now_us_ = now_us;
-  if (what.server_now_ms > 0 && which.last_sent_us > 0) clock_.learn(which.last_sent_us, now_us, what.server_now_ms);
+  learn_time(which, what, now_us);
   if (!which.by_hand) --in_flight_;
   if (!due_.empty()) around_.want_turn_end();
   held_lock* held = pool_.find(which.slot, which.generation);
@@ -277,6 +280,10 @@ void lock_keeper::over(const ended_operation& which, const outcome& what, std::i
     case verdict::not_owner: return lose(*held, lost::taken);
     default: return retry_later(*held);
   }
+}
+
+void lock_keeper::learn_time(const ended_operation& which, const outcome& what, std::int64_t now_us) noexcept {
+  if (what.server_now_ms > 0 && which.last_sent_us > 0) clock_.learn(which.last_sent_us, now_us, what.server_now_ms);
 }
 
 void lock_keeper::confirm(held_lock& held, const ended_operation& which, const outcome& what) {
@@ -346,11 +353,9 @@ bool lock_keeper::close_some(std::int64_t now_us) {
     ++close_cursor_;
     if (held->phase != hold::held) continue;
     --room;
-    engine::request what{operation_kind::release, {}, held->id, held->ttl_ms, options_.release_timeout_ms};
-    what.exempt = true;
+    plain_.start(release_of(*held, options_.release_timeout_ms), around_.release_observer(), now_us_);
     lose(*held, lost::closed);
     if (abandoned_) return false;
-    plain_.start(what, around_.release_observer(), now_us_);
   }
   return false;
 }

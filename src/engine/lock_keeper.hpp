@@ -97,7 +97,10 @@ class lock_keeper final : public patron {
   // When a lock at this place was last given back by its holder here; nothing where that was long ago.
   std::optional<std::int64_t> released_ms(std::uint64_t place) const noexcept;
 
-  server_clock& clock() noexcept { return clock_; }
+  // The server's time, as far as it is known, and what an answer says of it. Quiet.
+  const server_clock& clock() const noexcept { return clock_; }
+  void learn_time(const ended_operation& which, const outcome& what, std::int64_t now_us) noexcept;
+
   void count_in(client_stats& stats) const noexcept;
 
   // patron

@@ -121,9 +121,9 @@ void waiting_room::attempt(wait_queue& queue) noexcept {
   attempts_.cancel(queue);
   queue.on_watched_lane = watched_.up();
   queue.subscribed = false;
-  queue.attempt_ttl_ms = queue.waiters.front()->ttl_ms;
-  engine::request what{operation_kind::acquire, queue.key.view(), around_.fresh_id(), queue.attempt_ttl_ms};
+  engine::request what{operation_kind::acquire, queue.key.view(), around_.fresh_id(), queue.waiters.front()->ttl_ms};
   what.patron = {this, queue.slot, queue.generation};
+  what.exempt = true;  // it was let in
   what.fragile = queue.on_watched_lane;
   const operation* started = lane_of(queue).start(what, {}, now_us_);
   if (started == nullptr) return sleep_after_failure(queue);
@@ -137,8 +137,7 @@ void waiting_room::attempt(wait_queue& queue) noexcept {
 void waiting_room::over(const ended_operation& which, const outcome& what, std::int64_t now_us) {
   if (abandoned_) return;
   now_us_ = now_us;
-  if (what.server_now_ms > 0 && which.last_sent_us > 0)
-    keeper_.clock().learn(which.last_sent_us, now_us, what.server_now_ms);
+  keeper_.learn_time(which, what, now_us);
   wait_queue* queue = queues_.find(which.slot, which.generation);
   if (queue == nullptr) {
     // Nobody is left who wants it.
@@ -208,18 +207,18 @@ void waiting_room::count_hand_overs(wait_queue& queue, const outcome& what) noex
   if (queue.first_holder == 0) queue.first_holder = holder;
   if (holder <= queue.first_holder) return;
   queue.passed_over = static_cast<unsigned>(std::min<std::uint64_t>(holder - queue.first_holder, crowd_max));
-  std::uint8_t& crowd = crowds_[queue.place % crowds_.size()];
+  std::uint8_t& crowd = crowd_of(queue);
   crowd = std::max(crowd, static_cast<std::uint8_t>(queue.passed_over));
 }
 
 // A crowd that is gone is forgotten step by step.
 void waiting_room::remember_crowd(const wait_queue& queue) noexcept {
-  std::uint8_t& crowd = crowds_[queue.place % crowds_.size()];
+  std::uint8_t& crowd = crowd_of(queue);
   crowd = static_cast<std::uint8_t>(std::max(queue.passed_over, crowd * 15U / 16U));
 }
 
 std::int64_t waiting_room::hold_back_ms(const wait_queue& queue) noexcept {
-  const unsigned crowd = crowds_[queue.place % crowds_.size()];
+  const unsigned crowd = crowd_of(queue);
   return queue.passed_over < crowd ? (crowd - queue.passed_over + 1) / 2 : 0;
 }
 

@@ -84,7 +84,6 @@ struct wait_queue : timer {
   bool subscribed = false;         // the server will say when the record changes
   std::uint32_t attempt_slot = 0;  // of the operation
   std::uint32_t attempt_generation = 0;
-  std::int64_t attempt_ttl_ms = 0;
   std::uint64_t attempts = 0;
   std::uint64_t results = 0;       // answers and failures
   std::uint64_t first_holder = 0;  // the fence of the one who held it when this began to wait; 0: not known
@@ -183,6 +182,7 @@ class waiting_room final : public patron {
   std::int64_t hold_back_ms(const wait_queue& queue) noexcept;
   std::int64_t courtesy_ms(const wait_queue& queue) noexcept;
   std::int64_t next_pause_ms(wait_queue& queue) noexcept;
+  std::uint8_t& crowd_of(const wait_queue& queue) noexcept { return crowds_[queue.place % crowds_.size()]; }
   engine& lane_of(const wait_queue& queue) noexcept { return queue.on_watched_lane ? watched_ : plain_; }
   std::int64_t now_ms() const noexcept { return now_us_ / 1000; }
 

@@ -48,9 +48,8 @@ bool wants_no_retry(const error& why) noexcept {
 
 }  // namespace
 
-link::link(link_options options, std::unique_ptr<tls_context> tls, const protocol::key_space& keys, event_loop& loop,
-           link_owner& owner)
-    : options_(std::move(options)), tls_(std::move(tls)), keys_(keys), loop_(loop), owner_(owner) {}
+link::link(link_options options, const protocol::key_space& keys, event_loop& loop, link_owner& owner)
+    : options_(std::move(options)), keys_(keys), loop_(loop), owner_(owner) {}
 
 link::~link() {
   if (phase_ == phase::resolving) loop_.cancel_resolve();
@@ -89,7 +88,8 @@ void link::resolved(std::vector<std::string> addresses, std::string_view why) {
 void link::open(const std::string& address) {
   phase_ = phase::connecting;
   std::optional<error> why;
-  connection_ = connection::open({address, options_.where.port, options_.where.path}, loop_, tls_.get(), *this, why);
+  connection_ =
+      connection::open({address, options_.where.port, options_.where.path}, loop_, options_.tls.get(), *this, why);
   if (connection_ == nullptr) fail(std::move(*why), false);
 }
 

@@ -32,6 +32,7 @@ namespace syncguard::redis {
 
 struct link_options {
   endpoint where;
+  std::shared_ptr<tls_context> tls;  // where the endpoint asks for it; links share it
   std::string client_name;
   std::int64_t connect_timeout_ms = 5000;
   std::int64_t reconnect_min_ms = 50;
@@ -68,8 +69,7 @@ class link_owner {
 // Allocates: while connecting; sending as resp_writer and hiredis do.
 class link final : public engine::port, connection_owner {
  public:
-  link(link_options options, std::unique_ptr<tls_context> tls, const protocol::key_space& keys, event_loop& loop,
-       link_owner& owner);
+  link(link_options options, const protocol::key_space& keys, event_loop& loop, link_owner& owner);
   ~link();
   link(const link&) = delete;
   link& operator=(const link&) = delete;
@@ -135,7 +135,6 @@ class link final : public engine::port, connection_owner {
   void ask_for_role();
 
   link_options options_;
-  std::unique_ptr<tls_context> tls_;
   const protocol::key_space& keys_;
   event_loop& loop_;
   link_owner& owner_;

@@ -1,12 +1,10 @@
 // Locks that outlive their client, clients that move, and processes that fork.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <string>
 
 #include "contract/cases.hpp"
 #include "contract/locks.hpp"
+#include "support/in_child.hpp"
 
 namespace syncguard::testing {
 
@@ -83,19 +81,6 @@ void callback_that_owns_its_lock_ends_with_it(void**) {
   *held = {};
   assert_true(run_until([] { return !exists(lock_key("k")); }));
   assert_int_equal(held.use_count(), 1);
-}
-
-template <class Body>
-int in_child(Body&& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) print_error("the child was ended by signal %d\n", WTERMSIG(status));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 void lock_in_a_child_is_not_valid_and_releases_nothing(void**) {

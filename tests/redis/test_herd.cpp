@@ -28,8 +28,8 @@ namespace {
 constexpr std::size_t herd_size = 32;
 constexpr auto hold_time = 1ms;
 
-// The longest wait against the mean one, asserted over 20 seconds (SYNCGUARD_LONG_TESTS=1) only: on a machine that other
-// work shares, a process that the scheduler left out for a moment looks just like one that starved. The short run
+// The longest wait against the mean one, asserted over 20 seconds (SYNCGUARD_LONG_TESTS=1) only: on a machine that
+// other work shares, a process that the scheduler left out for a moment looks just like one that starved. The short run
 // asserts what starving means: not to be served at all, although there were turns enough for everybody.
 constexpr double starvation_factor = 10;
 constexpr std::uint64_t enough_grants = 20 * herd_size;

@@ -22,6 +22,7 @@
 #include "contract/operations.hpp"
 #include "contract/stored.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/in_child.hpp"
 
 #if SYNCGUARD_TEST_LOOP_UV
 #include <uv.h>
@@ -356,20 +357,6 @@ std::string connection_id() {
   if (name == std::string::npos) return "";
   const auto line = list.rfind("id=", name);
   return list.substr(line, list.find(' ', line) - line);
-}
-
-// Runs in a child; its verdict is the exit status.
-template <class Body>
-int in_child(Body&& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) print_error("the child was ended by signal %d\n", WTERMSIG(status));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 void parent_is_undisturbed(const std::string& id_before) {

@@ -138,8 +138,7 @@ void make_link(lane& where, const std::string& url, bool watch = true) {
   options.reconnect_min_ms = 10;
   options.reconnect_max_ms = 3'600'000;
   options.watch = watch;
-  where.link =
-      std::make_unique<redis::link>(std::move(options), nullptr, subject_host->keys, *subject_host->loop, where);
+  where.link = std::make_unique<redis::link>(std::move(options), subject_host->keys, *subject_host->loop, where);
 }
 
 void start_link(lane& where, const std::string& url, bool watch = true) {

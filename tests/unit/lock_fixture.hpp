@@ -311,37 +311,10 @@ class lock_world final : public lane_owner,
 
   // engine::observer, as client::body
   void settle(engine::engine& from, operation& over, outcome& what) override {
-    if (what.failure) {
-      what.what = verdict::failed;
-      const std::string_view id = over.id ? over.id->view() : std::string_view{};
-      what.failure->with_context(over.key.view(), id, what.failure->cause());
-    }
-    engine::patron* const patron = over.patron.who;
-    if (patron != nullptr && over.kind == operation_kind::acquire && over.first_sent_us != 0) --attempts_in_flight;
-    const engine::ended_operation ended{over.patron.slot,      over.patron.generation, over.id,
-                                        over.ttl_ms,           over.first_sent_us,     over.last_sent_us,
-                                        over.done.index() != 0};
-    std::visit(
-        [&](auto& done) {
-          using held = std::remove_cvref_t<decltype(done)>;
-          if constexpr (std::is_same_v<held, std::monostate>) {
-            from.forget(over);
-            if (patron != nullptr) patron->over(ended, what, now_us());
-          } else {
-            held told = std::move(done);
-            std::optional<error> failure;
-            if (patron != nullptr) failure = what.failure;
-            auto made = make_result<held>(over, what);
-            from.forget(over);
-            if (patron != nullptr) {
-              what.failure = std::move(failure);
-              patron->over(ended, what, now_us());
-              if (dead_) return;
-            }
-            told(std::move(made));
-          }
-        },
-        over.done);
+    name_failure(over, what);
+    if (over.patron.who != nullptr && over.kind == operation_kind::acquire && over.first_sent_us != 0)
+      --attempts_in_flight;
+    complete(from, over, what, now_us(), dead_);
   }
 
   // engine::surroundings
