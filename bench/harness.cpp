@@ -109,9 +109,18 @@ double series::allocations_per_operation() const { return median_of(rounds, &sam
 
 double series::spread() const {
   if (rounds.empty()) return 0;
-  const auto slower = [](const sample& a, const sample& b) { return a.operations_per_s < b.operations_per_s; };
-  const auto [slowest, fastest] = std::minmax_element(rounds.begin(), rounds.end(), slower);
-  return (fastest->operations_per_s - slowest->operations_per_s) / operations_per_s();
+  std::vector<double> speeds;
+  speeds.reserve(rounds.size());
+  for (const sample& round : rounds) speeds.push_back(round.operations_per_s);
+  std::sort(speeds.begin(), speeds.end());
+  return (speeds[speeds.size() * 3 / 4] - speeds[speeds.size() / 4]) / operations_per_s();
+}
+
+double row::ratio() const {
+  std::vector<double> ratios;
+  for (std::size_t at = 0; at < std::min(ours.rounds.size(), baseline.rounds.size()); ++at)
+    ratios.push_back(ours.rounds[at].operations_per_s / baseline.rounds[at].operations_per_s);
+  return median(std::move(ratios));
 }
 
 void print_table(const std::vector<row>& rows) {
@@ -127,7 +136,8 @@ void print_table(const std::vector<row>& rows) {
                 counted ? text("%.3f", line.ours.allocations_per_operation()).c_str() : "-",
                 pair("%.2f", both, line.ours.cpu_us_per_operation(), line.baseline.cpu_us_per_operation()).c_str());
   }
-  std::printf("medians; spread and client us/op: ours / baseline\n");
+  std::printf(
+      "medians, that of the ratio over pairs of rounds; spread of the middle half, client us/op: ours / baseline\n");
 }
 
 bool write_json(const std::string& path, const std::vector<row>& rows) {

@@ -107,7 +107,7 @@ struct series {
   double operations_per_s() const;
   double cpu_us_per_operation() const;
   double allocations_per_operation() const;
-  double spread() const;  // from the slowest round to the fastest, as a part of the median
+  double spread() const;  // of the middle half of the rounds, as a part of the median
 };
 
 struct row {
@@ -115,7 +115,9 @@ struct row {
   series ours;  // no rounds: not measured
   series baseline;
 
-  double ratio() const { return ours.operations_per_s() / baseline.operations_per_s(); }
+  // The median over pairs of rounds, one right after the other: what else the machine does changes from second to
+  // second, and hits both of them.
+  double ratio() const;
 };
 
 void print_table(const std::vector<row>& rows);

@@ -198,8 +198,8 @@ struct settings {
   std::string out;
   std::string socket_path;
 
-  int rounds() const { return quick ? 3 : 5; }
-  round_limit timed() const { return {.time = quick ? 400ms : 1000ms}; }
+  int rounds() const { return quick ? 9 : 31; }
+  round_limit timed() const { return {.time = 150ms}; }
   round_limit warm_up() const { return {.time = quick ? 200ms : 500ms}; }
 };
 
@@ -304,14 +304,16 @@ bool benchmark::measure(workload_name what) {
   }
   row& line = rows_.emplace_back();
   line.name = what.name;
-  for (int number = 1; number <= wanted_.rounds(); ++number)
+  for (int number = 1; number <= wanted_.rounds(); ++number) {
     for (contender* who : contenders_) {
       const auto got = round(*who, what, wanted_.timed());
       if (!got) return false;
-      std::fprintf(stderr, "%s: round %d of %d, %s: %.0f op/s\n", what.name, number, wanted_.rounds(), who->name(),
-                   got->operations_per_s);
       (who == contenders_.front() ? line.baseline : line.ours).rounds.push_back(*got);
     }
+    if (number % 5 == 0 || number == wanted_.rounds())
+      std::fprintf(stderr, "%s: round %d of %d, so far %.0f op/s, baseline %.0f op/s\n", what.name, number,
+                   wanted_.rounds(), line.ours.operations_per_s(), line.baseline.operations_per_s());
+  }
   return true;
 }
 

@@ -384,6 +384,15 @@ void engine::answered(batch& which, batch_answer& answer, std::int64_t now_us) {
   finish_healing_when_quiet();
 }
 
+// Returns whether there is another way to ask.
+bool engine::look_closer(operation& asked) noexcept {
+  if (asked.kind == operation_kind::is_locked) {
+    asked.kind = operation_kind::inspect;
+    return true;
+  }
+  return asked.kind == operation_kind::acquire && !std::exchange(asked.careful, true);
+}
+
 void engine::judge(operation& asked, outcome& what) {
   if (!is_wanted(asked)) {
     if (asked.abandoned && what.what == verdict::acquired) asked.maybe_applied = true;
@@ -392,11 +401,7 @@ void engine::judge(operation& asked, outcome& what) {
     forget(asked);
     return;
   }
-  if (what.what == verdict::unreadable && asked.kind == operation_kind::is_locked) {
-    asked.kind = operation_kind::inspect;
-    enqueue(asked);
-    return;
-  }
+  if (what.what == verdict::unreadable && look_closer(asked)) return enqueue(asked);
   if (what.what == verdict::failed) {
     error failure = std::move(*what.failure);
     release_if_maybe_acquired(asked);

@@ -130,6 +130,7 @@ class engine {
   void expire(operation& late);
   error why_late(const operation& late) const noexcept;
 
+  bool look_closer(operation& asked) noexcept;
   void judge(operation& asked, outcome& what);
   void spawn(operation_kind kind, std::string_view key, const std::optional<lock_id>& id, std::int64_t ttl_ms) noexcept;
   void release_if_maybe_acquired(const operation& given_up) noexcept;

@@ -61,6 +61,7 @@ struct operation : timer {
   bool abandoned = false;       // the caller has been told already
   bool fragile = false;         // fails with its link
   bool maybe_applied = false;   // was sent and lost: it may have taken effect
+  bool careful = false;         // the server is to look closer: what it saw at first made no sense
   std::uint8_t links_lost = 0;  // while it was on its way
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -84,6 +85,7 @@ struct operation : timer {
     abandoned = false;
     fragile = false;
     maybe_applied = false;
+    careful = false;
     links_lost = 0;
     id.reset();
     first_sent_us = last_sent_us = 0;

@@ -44,7 +44,7 @@ enum class verdict : std::uint8_t {
   held,        //
   free,        //
   found,       // record
-  unreadable,  // a key was read that cannot be understood; only the server can tell whether it counts as held
+  unreadable,  // of is_locked and acquire: what is stored cannot be understood; the server must look closer
   failed,      // failure
 };
 

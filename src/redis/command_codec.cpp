@@ -1,5 +1,6 @@
 #include "redis/command_codec.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <hiredis.h>
 
 #include "protocol/error_map.hpp"
+#include "protocol/inline_string.hpp"
 #include "protocol/json_escape.hpp"
 #include "protocol/liveness.hpp"
 #include "protocol/record.hpp"
@@ -25,12 +27,12 @@ using protocol::storage_key_buffer;
 
 // How an operation is written for lua/mutate.lua.
 struct shape {
-  std::size_t keys;
-  std::size_t arguments;
-  std::string_view letter;
+  char letter;
+  std::size_t keys = 1;
+  bool has_id = false;
+  bool has_ttl = false;
+  bool has_user_key = false;
 };
-
-constexpr shape self_test_shape{3, 1, "t"};
 
 constexpr bool needs_escape(std::string_view text) noexcept {
   for (const char character : text)
@@ -56,11 +58,13 @@ bool has_plain_index(const key_space& keys) noexcept {
 shape shape_of(const operation& item, const key_space& keys, bool plain_index) noexcept {
   switch (item.kind) {
     case operation_kind::acquire:
-      return plain_index && is_plain(item.key.view(), keys) ? shape{1, 3, "a"} : shape{3, 4, "A"};
-    case operation_kind::release: return plain_index ? shape{1, 1, "r"} : shape{1, 2, "R"};
-    case operation_kind::extend: return plain_index ? shape{1, 2, "x"} : shape{1, 3, "X"};
-    case operation_kind::clean_up: return {1, 1, "c"};
-    default: return {1, 1, "i"};
+      if (plain_index && !item.maybe_applied && !item.careful && is_plain(item.key.view(), keys))
+        return {'a', 1, true, true};
+      return {'A', 3, true, true, true};
+    case operation_kind::release: return plain_index ? shape{'r'} : shape{'R', 1, true};
+    case operation_kind::extend: return plain_index ? shape{'x', 1, false, true} : shape{'X', 1, true, true};
+    case operation_kind::clean_up: return {'c'};
+    default: return {'i'};
   }
 }
 
@@ -71,18 +75,63 @@ void begin_script(const scripts::script& which, std::size_t keys, std::size_t ar
   out.add(static_cast<std::int64_t>(keys));
 }
 
-// The first arguments of lua/mutate.lua.
-void write_preamble(const key_space& keys, std::size_t operations, bool watched, resp_writer& out) {
-  storage_key_buffer prefix;
-  prefix.append(keys.prefix());
-  if (!keys.prefix().empty()) prefix.append(":");
-  out.add(prefix.view());
-  char count[24];
-  char* end = std::to_chars(count, count + sizeof count - 1, operations).ptr;
-  if (watched) *end++ = 'w';
-  out.add(std::string_view{count, end});
-}
-constexpr std::size_t preamble_arguments = 2;
+// The arguments of lua/mutate.lua: see there.
+class mutation_arguments {
+ public:
+  void add(const operation& item, const shape& how) noexcept {
+    letters_.append({&how.letter, 1});
+    if (how.has_id) ids_.append(item.id->view());
+    const char ttl = how.has_ttl ? name_of_ttl(item.ttl_ms) : '0';
+    ttl_names_.append({&ttl, 1});
+    if (how.has_user_key) user_keys_[user_key_count_++] = item.key.view();
+  }
+
+  // Only asks, and has neither a lock id nor a time to live.
+  void add_self_test() noexcept {
+    letters_.append("t");
+    ttl_names_.append("0");
+  }
+
+  std::size_t count() const noexcept { return 5 + ttl_count_ + user_key_count_; }
+
+  void write(const key_space& keys, bool watched, resp_writer& out) const {
+    storage_key_buffer prefix;
+    prefix.append(keys.prefix());
+    if (!keys.prefix().empty()) prefix.append(":");
+    out.add(prefix.view());
+    char ttl_count[24];
+    char* end = std::to_chars(ttl_count, ttl_count + sizeof ttl_count - 1, ttl_count_).ptr;
+    if (watched) *end++ = 'w';
+    out.add(std::string_view{ttl_count, end});
+    out.add(letters_.view());
+    out.add(ids_.view());
+    out.add(ttl_names_.view());
+    for (std::size_t at = 0; at < ttl_count_; ++at) out.add(ttls_[at]);
+    for (std::size_t at = 0; at < user_key_count_; ++at) {
+      protocol::inline_string<protocol::user_key_max_bytes * protocol::json_escape_factor> escaped;
+      protocol::append_json_escaped(escaped, user_keys_[at]);
+      out.add(escaped.view());
+    }
+  }
+
+ private:
+  static constexpr std::size_t operations_max = engine::batch::mutation_max;
+
+  char name_of_ttl(std::int64_t ttl_ms) noexcept {
+    std::size_t at = 0;
+    while (at < ttl_count_ && ttls_[at] != ttl_ms) ++at;
+    if (at == ttl_count_) ttls_[ttl_count_++] = ttl_ms;
+    return static_cast<char>('1' + at);
+  }
+
+  protocol::inline_string<operations_max> letters_;
+  protocol::inline_string<operations_max * lock_id::length> ids_;
+  protocol::inline_string<operations_max> ttl_names_;
+  std::array<std::int64_t, operations_max> ttls_;
+  std::size_t ttl_count_ = 0;
+  std::array<std::string_view, operations_max> user_keys_;
+  std::size_t user_key_count_ = 0;
+};
 
 void write_first_key(const operation& item, const key_space& keys, resp_writer& out) {
   storage_key_buffer key;
@@ -98,29 +147,6 @@ void write_other_keys(const operation& item, const key_space& keys, resp_writer&
   out.add(keys.fence_key(keys.lock_key(item.key.view(), lock_out), other_out));
 }
 
-void write_arguments(const operation& item, std::string_view letter, resp_writer& out) {
-  out.add(letter);
-  switch (letter.front()) {
-    case 'a':
-    case 'A':
-      out.add(item.id->view());
-      out.add(item.ttl_ms);
-      if (letter.front() == 'A') {
-        protocol::inline_string<protocol::user_key_max_bytes * protocol::json_escape_factor> escaped;
-        protocol::append_json_escaped(escaped, item.key.view());
-        out.add(escaped.view());
-      }
-      break;
-    case 'x': out.add(item.ttl_ms); break;
-    case 'X':
-      out.add(item.ttl_ms);
-      out.add(item.id->view());
-      break;
-    case 'R': out.add(item.id->view()); break;
-    default: break;
-  }
-}
-
 // Whether a watched batch must name the lock key besides: the operation begins with another one.
 bool hides_lock_key(const operation& item) noexcept {
   return item.kind == operation_kind::extend && !item.key.view().empty();
@@ -134,23 +160,23 @@ void write_hidden_lock_keys(const engine::batch& what, const key_space& keys, re
 
 void write_mutations(const engine::batch& what, const key_space& keys, bool watched, resp_writer& out) {
   const bool plain_index = has_plain_index(keys);
-  std::array<shape, engine::batch::mutation_max> shapes;
+  std::array<std::size_t, engine::batch::mutation_max> keys_of;
+  mutation_arguments arguments;
   std::size_t key_count = 0;
-  std::size_t argument_count = preamble_arguments;
   for (std::size_t index = 0; index < what.count; ++index) {
-    shapes[index] = shape_of(*what.operations[index], keys, plain_index);
-    key_count += shapes[index].keys + (watched && hides_lock_key(*what.operations[index]) ? 1 : 0);
-    argument_count += shapes[index].arguments;
+    const operation& item = *what.operations[index];
+    const shape how = shape_of(item, keys, plain_index);
+    arguments.add(item, how);
+    keys_of[index] = how.keys;
+    key_count += how.keys + (watched && hides_lock_key(item) ? 1 : 0);
   }
-  begin_script(scripts::mutate, key_count, argument_count, out);
+  begin_script(scripts::mutate, key_count, arguments.count(), out);
   for (std::size_t index = 0; index < what.count; ++index) {
     write_first_key(*what.operations[index], keys, out);
-    if (shapes[index].keys > 1) write_other_keys(*what.operations[index], keys, out);
+    if (keys_of[index] > 1) write_other_keys(*what.operations[index], keys, out);
   }
   if (watched) write_hidden_lock_keys(what, keys, out);
-  write_preamble(keys, what.count, watched, out);
-  for (std::size_t index = 0; index < what.count; ++index)
-    write_arguments(*what.operations[index], shapes[index].letter, out);
+  arguments.write(keys, watched, out);
 }
 
 std::optional<std::int64_t> number_in(std::string_view text) noexcept {
@@ -181,11 +207,38 @@ void fail_with_reply(outcome& out, std::string_view text) noexcept {
   fail(out, error_from_reply(text));
 }
 
-std::string_view take_line(std::string_view& rest) noexcept {
-  const std::size_t end = rest.find('\n');
-  const std::string_view line = rest.substr(0, end);
-  rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
-  return line;
+std::string_view take(std::string_view& rest, std::size_t bytes) noexcept {
+  const std::string_view taken = rest.substr(0, bytes);
+  rest.remove_prefix(taken.size());
+  return taken;
+}
+
+// What lua/mutate.lua says of one operation: a letter, and what comes with it.
+struct status {
+  char letter = 0;
+  std::string_view fence;
+  std::string_view expiry;
+  std::string_view failure;
+};
+
+constexpr std::size_t time_digits = 13;
+
+status take_status(std::string_view& rest) noexcept {
+  status next;
+  if (rest.empty()) return next;
+  next.letter = take(rest, 1).front();
+  switch (next.letter) {
+    case 'A':
+    case 'l': next.fence = take(rest, fence::digits); [[fallthrough]];
+    case 'L':
+    case 'X': next.expiry = take(rest, time_digits); break;
+    case '!':
+      next.failure = take(rest, std::min(rest.size(), rest.find('\n')));
+      take(rest, 1);
+      break;
+    default: break;
+  }
+  return next;
 }
 
 }  // namespace
@@ -229,21 +282,23 @@ void write_self_test(const key_space& keys, resp_writer& out) {
   // Never stored: these keys are only asked about.
   storage_key_buffer lock_out;
   storage_key_buffer other_out;
-  begin_script(scripts::mutate, self_test_shape.keys, preamble_arguments + self_test_shape.arguments, out);
+  mutation_arguments arguments;
+  arguments.add_self_test();
+  begin_script(scripts::mutate, 3, arguments.count(), out);
   const std::string_view lock_key = keys.lock_key("syncguard self-test", lock_out);
   out.add(lock_key);
   out.add(keys.index_key(lock_id::generate(), other_out));
   out.add(keys.fence_key(lock_key, other_out));
-  write_preamble(keys, 1, false, out);
-  out.add(self_test_shape.letter);
+  arguments.write(keys, false, out);
 }
 
 std::optional<error> read_self_test(const redisReply& reply) noexcept {
   std::string_view text = text_of(reply);
   if (reply.type == REDIS_REPLY_ERROR) return error_from_reply(text);
-  take_line(text);
-  if (text == "T") return std::nullopt;
-  if (text.starts_with('!')) return error_from_reply(text.substr(1));
+  take(text, time_digits);
+  const status said = take_status(text);
+  if (said.letter == 'T' && text.empty()) return std::nullopt;
+  if (said.letter == '!') return error_from_reply(said.failure);
   return error{error_code::internal, "the server's answer to the self-test makes no sense"};
 }
 
@@ -251,7 +306,7 @@ reply_reader::reply_reader(const engine::batch& asked, const redisReply& reply, 
     : kind_(asked.kind), reply_(reply), now_ms_(asked.kind == engine::travel_class::key_read ? server_now_ms : 0) {
   if (kind_ == engine::travel_class::mutation && reply.type == REDIS_REPLY_STRING) {
     rest_ = text_of(reply);
-    now_ms_ = number_in(take_line(rest_)).value_or(0);
+    now_ms_ = number_in(take(rest_, time_digits)).value_or(0);
   } else if (kind_ == engine::travel_class::id_read && reply.type == REDIS_REPLY_ARRAY && reply.elements > 0) {
     now_ms_ = number_in(text_of(*reply.element[0])).value_or(0);
   }
@@ -261,7 +316,7 @@ void reply_reader::read(std::size_t index, const operation& asked, outcome& out)
   if (reply_.type == REDIS_REPLY_ERROR) return fail_with_reply(out, text_of(reply_));
   if (kind_ == engine::travel_class::mutation) {
     out.server_now_ms = now_ms_;
-    return read_status(take_line(rest_), asked, out);
+    return read_status(asked, out);
   }
   const std::size_t at = index + (kind_ == engine::travel_class::id_read ? 1 : 0);
   const bool there = reply_.type == REDIS_REPLY_ARRAY && at < reply_.elements;
@@ -269,30 +324,31 @@ void reply_reader::read(std::size_t index, const operation& asked, outcome& out)
   read_record(reply_.element[at], asked, out);
 }
 
-void reply_reader::read_status(std::string_view status, const operation& asked, outcome& out) const noexcept {
-  if (status.empty()) return fail_with_nonsense(out, status);
-  const std::string_view rest = status.substr(1);
-  const auto expiry = [&](std::string_view digits, verdict what) {
-    const auto number = number_in(digits);
-    if (!number) return fail_with_nonsense(out, status);
+void reply_reader::read_status(const operation& asked, outcome& out) noexcept {
+  const std::string_view here = rest_;
+  const status said = take_status(rest_);
+  const auto fail_here = [&] { fail_with_nonsense(out, here.substr(0, here.size() - rest_.size())); };
+  if (!said.fence.empty()) {
+    const auto token = fence::parse(said.fence);
+    if (!token) return fail_here();
+    if (said.letter == 'A' || token->number() != 0) out.token = *token;
+  }
+  const auto expiry = number_in(said.expiry);
+  const auto until = [&](verdict what) {
     out.what = what;
-    out.expires_at_ms = *number;
+    out.expires_at_ms = *expiry;
   };
-  switch (status.front()) {
-    case 'A': {
-      const auto token = fence::parse(rest.substr(0, fence::digits));
-      if (!token || asked.kind != operation_kind::acquire) return fail_with_nonsense(out, status);
-      out.token = *token;
-      return expiry(rest.substr(fence::digits), verdict::acquired);
-    }
-    case 'L': return expiry(rest, verdict::contended);
-    case 'l': {
-      const auto token = fence::parse(rest.substr(0, fence::digits));
-      if (!token) return fail_with_nonsense(out, status);
-      if (token->number() != 0) out.token = *token;
-      return expiry(rest.substr(fence::digits), verdict::contended);
-    }
-    case 'X': return expiry(rest, verdict::extended);
+  switch (said.letter) {
+    case 'A':
+      return expiry && out.token && asked.kind == operation_kind::acquire ? until(verdict::acquired) : fail_here();
+    case 'X': return expiry ? until(verdict::extended) : fail_here();
+    case 'L':
+    case 'l':
+      if (expiry) return until(verdict::contended);
+      if (said.expiry.size() < time_digits || asked.kind != operation_kind::acquire || asked.careful)
+        return fail_here();
+      out.what = verdict::unreadable;
+      return;
     case 'C': out.what = verdict::corrupt; return;
     case 'R': out.what = verdict::released; return;
     case 'O': out.what = verdict::not_owner; return;
@@ -300,8 +356,8 @@ void reply_reader::read_status(std::string_view status, const operation& asked, 
     case 'E': out.what = verdict::expired; return;
     case 'H': out.what = verdict::held; return;
     case 'F': out.what = verdict::free; return;
-    case '!': return fail_with_reply(out, rest);
-    default: return fail_with_nonsense(out, status);
+    case '!': return fail_with_reply(out, said.failure);
+    default: return fail_here();
   }
 }
 

@@ -42,12 +42,12 @@ class reply_reader final : public engine::batch_answer {
   void read(std::size_t index, const engine::operation& asked, engine::outcome& out) override;
 
  private:
-  void read_status(std::string_view status, const engine::operation& asked, engine::outcome& out) const noexcept;
+  void read_status(const engine::operation& asked, engine::outcome& out) noexcept;
   void read_record(const redisReply* record, const engine::operation& asked, engine::outcome& out) const noexcept;
 
   engine::travel_class kind_;
   const redisReply& reply_;
-  std::string_view rest_;  // of a mutation's text, from the next line on
+  std::string_view rest_;  // of a mutation's text, from the next answer on
   std::int64_t now_ms_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -63,33 +64,62 @@ std::int64_t server_now_ms() {
   return std::stoll(time.elements.at(0).text) * 1000 + std::stoll(time.elements.at(1).text) / 1000;
 }
 
-texts batch_of(const std::string& count, const texts& keys, const texts& operations) {
+// What a letter of lua/mutate.lua brings: i a lock id, t a time to live, k a user key.
+std::string arguments_of(const std::string& letter) {
+  const std::map<std::string, std::string> known{{"a", "it"}, {"A", "itk"}, {"R", "i"}, {"x", "t"}, {"X", "ti"}};
+  const auto found = known.find(letter);
+  return found != known.end() ? found->second : "";
+}
+
+// `operations` are letters, each with its arguments behind it; `mark` is a `w` where the batch is watched.
+texts batch_of(const std::string& mark, const texts& keys, const texts& operations) {
+  std::string letters;
+  std::string ids;
+  std::string ttl_names;
+  texts ttls;
+  texts user_keys;
+  for (std::size_t at = 0; at < operations.size();) {
+    const std::string& letter = operations[at++];
+    letters += letter;
+    ttl_names += '0';
+    for (const char kind : arguments_of(letter)) {
+      const std::string& argument = operations[at++];
+      if (kind == 'i') ids += argument;
+      if (kind == 'k') user_keys.push_back(argument);
+      if (kind != 't') continue;
+      ttls.push_back(argument);
+      ttl_names.back() = static_cast<char>('0' + ttls.size());
+    }
+  }
   texts command{"EVALSHA", std::string{syncguard::scripts::mutate.sha1}, std::to_string(keys.size())};
   command.insert(command.end(), keys.begin(), keys.end());
-  command.insert(command.end(), {"syncguard:", count});
-  command.insert(command.end(), operations.begin(), operations.end());
+  command.insert(command.end(), {"syncguard:", std::to_string(ttls.size()) + mark, letters, ids, ttl_names});
+  command.insert(command.end(), ttls.begin(), ttls.end());
+  command.insert(command.end(), user_keys.begin(), user_keys.end());
   return command;
 }
 
-// The answer's lines without the first, which is the time.
-texts lines_of(const redis_reply& answer) {
-  texts lines;
-  std::size_t at = answer.text.find('\n');
-  if (answer.type != redis_reply::kind::text) print_error("%s\n", answer.text.c_str());
-  while (at != std::string::npos) {
-    const std::size_t end = answer.text.find('\n', at + 1);
-    lines.push_back(answer.text.substr(at + 1, end - at - 1));
-    at = end;
+// The answers of a batch, without the time in front of them.
+texts answers_in(const redis_reply& reply) {
+  texts answers;
+  if (reply.type != redis_reply::kind::text) print_error("%s\n", reply.text.c_str());
+  const std::map<char, std::size_t> bytes{{'A', 29}, {'l', 29}, {'L', 14}, {'X', 14}};
+  for (std::size_t at = 13; at < reply.text.size();) {
+    const auto found = bytes.find(reply.text[at]);
+    std::size_t length = found != bytes.end() ? found->second : 1;
+    if (reply.text[at] == '!') length = reply.text.find('\n', at) + 1 - at;
+    answers.push_back(reply.text.substr(at, length));
+    at += length;
   }
-  return lines;
+  return answers;
 }
 
-texts run_caching(const std::string& count, const texts& keys, const texts& operations) {
+texts run_caching(const std::string& mark, const texts& keys, const texts& operations) {
   watcher->command({"CLIENT", "CACHING", "YES"});
-  return lines_of(watcher->command(batch_of(count, keys, operations)));
+  return answers_in(watcher->command(batch_of(mark, keys, operations)));
 }
 
-std::string run_one(const texts& keys, const texts& operation) { return run_caching("1w", keys, operation).at(0); }
+std::string run_one(const texts& keys, const texts& operation) { return run_caching("w", keys, operation).at(0); }
 
 std::string acquire(const std::string& ttl_ms = "60000", const std::string& id = own_id) {
   return run_one({lock_key}, {"a", id, ttl_ms});
@@ -97,7 +127,7 @@ std::string acquire(const std::string& ttl_ms = "60000", const std::string& id =
 
 // By a client that watches nothing.
 texts run_elsewhere(const texts& keys, const texts& operation) {
-  return lines_of(server->command(batch_of("1", keys, operation)));
+  return answers_in(server->command(batch_of("", keys, operation)));
 }
 
 void hold_elsewhere(const std::string& ttl_ms = "60000") {
@@ -138,13 +168,13 @@ void contended_tells_the_holders_fence_and_expiry(void**) {
   const std::string record = server->command({"GET", lock_key}).text;
   const std::string expiry = record.substr(record.find("expiresAtMs") + 13, 13);
   assert_text_equal(acquire(), "l000000000000001" + expiry);
-  assert_text_equal(run_caching("1", {lock_key}, {"a", own_id, "60000"}).at(0), "L" + expiry);
+  assert_text_equal(run_caching("", {lock_key}, {"a", own_id, "60000"}).at(0), "L" + expiry);
 }
 
 void contended_inside_the_batch_tells_the_fence_given_there(void**) {
-  const texts lines = run_caching("2w", {lock_key, lock_key}, {"a", own_id, "60000", "a", other_id, "60000"});
-  assert_text_equal(lines.at(0).substr(0, 16), "A000000000000001");
-  assert_text_equal(lines.at(1), "l" + lines.at(0).substr(1));
+  const texts answers = run_caching("w", {lock_key, lock_key}, {"a", own_id, "60000", "a", other_id, "60000"});
+  assert_text_equal(answers.at(0).substr(0, 16), "A000000000000001");
+  assert_text_equal(answers.at(1), "l" + answers.at(0).substr(1));
 }
 
 void fences_of_other_writers_are_found(void**) {
@@ -168,7 +198,8 @@ void odd_and_missing_fences_are_zeros(void**) {
 
 void other_answers_are_those_of_any_batch(void**) {
   assert_text_equal(acquire().substr(0, 16), "A000000000000001");
-  assert_text_equal(acquire().substr(0, 16), "A000000000000001");
+  const texts keys{lock_key, index_key(own_id), "syncguard:fence:" + lock_key};
+  assert_text_equal(run_one(keys, {"A", own_id, "60000", "k"}).substr(0, 16), "A000000000000001");
   assert_int_equal(run_one({index_key(own_id)}, {"x", "60000"}).front(), 'X');
   assert_text_equal(run_one({index_key(other_id)}, {"x", "60000"}), "N");
   assert_text_equal(run_one({lock_key}, {"i"}), "H");
@@ -176,7 +207,7 @@ void other_answers_are_those_of_any_batch(void**) {
   assert_text_equal(run_one({lock_key}, {"i"}), "F");
   server->command({"SET", lock_key, "nonsense", "PX", "60000"});
   assert_text_equal(acquire(), "C");
-  assert_true(run_caching("0w", {}, {}).empty());
+  assert_true(run_caching("w", {}, {}).empty());
 }
 
 void contended_lock_is_told_of_when_it_is_released(void**) {
@@ -236,11 +267,11 @@ void extended_lock_is_told_of_when_it_expires(void**) {
 
 void every_lock_of_a_batch_is_told_of(void**) {
   acquire();
-  const texts lines = run_caching("3w", {index_key(own_id), second_key, index_key(other_id), lock_key, second_key},
-                                  {"x", "60000", "a", other_id, "60000", "x", "50000"});
-  assert_int_equal(lines.at(0).front(), 'X');
-  assert_int_equal(lines.at(1).front(), 'A');
-  assert_int_equal(lines.at(2).front(), 'X');
+  const texts answers = run_caching("w", {index_key(own_id), second_key, index_key(other_id), lock_key, second_key},
+                                    {"x", "60000", "a", other_id, "60000", "x", "50000"});
+  assert_int_equal(answers.at(0).front(), 'X');
+  assert_int_equal(answers.at(1).front(), 'A');
+  assert_int_equal(answers.at(2).front(), 'X');
   remove(lock_key);
   assert_true(is_told(lock_key));
   remove(second_key);
@@ -248,9 +279,9 @@ void every_lock_of_a_batch_is_told_of(void**) {
 }
 
 void lock_taken_and_released_in_one_batch_leaves_nothing(void**) {
-  const texts lines = run_caching("2w", {lock_key, index_key(own_id)}, {"a", own_id, "60000", "r"});
-  assert_int_equal(lines.at(0).front(), 'A');
-  assert_text_equal(lines.at(1), "R");
+  const texts answers = run_caching("w", {lock_key, index_key(own_id)}, {"a", own_id, "60000", "r"});
+  assert_int_equal(answers.at(0).front(), 'A');
+  assert_text_equal(answers.at(1), "R");
   assert_int_equal(server->command({"EXISTS", lock_key}).integer, 0);
 }
 
@@ -264,13 +295,13 @@ void what_is_done_by_oneself_is_not_told(void**) {
 
 // Redis forgets with each write who has read a key.
 void unwatched_batch_is_not_told_of_what_it_has_written(void**) {
-  assert_int_equal(run_caching("1", {lock_key}, {"a", own_id, "60000"}).at(0).front(), 'A');
+  assert_int_equal(run_caching("", {lock_key}, {"a", own_id, "60000"}).at(0).front(), 'A');
   remove(lock_key);
   assert_false(is_told(lock_key));
 }
 
 void watched_batch_without_the_wish_before_it_is_told_nothing(void**) {
-  assert_int_equal(lines_of(watcher->command(batch_of("1w", {lock_key}, {"a", own_id, "60000"}))).at(0).front(), 'A');
+  assert_int_equal(answers_in(watcher->command(batch_of("w", {lock_key}, {"a", own_id, "60000"}))).at(0).front(), 'A');
   remove(lock_key);
   assert_true(watcher->take_told().empty());
 }

@@ -336,7 +336,9 @@ void what_is_done_on_the_link_itself_is_not_told(void**) {
 void every_batch_has_its_own_wish_before_it(void**) {
   start_watching();
   const long long before = calls_of("client|caching");
-  for (int round = 0; round < 3; ++round) mutate(operation_kind::acquire, own, verdict::acquired);
+  mutate(operation_kind::acquire, own, verdict::acquired);
+  mutate(operation_kind::extend, own, verdict::extended);
+  mutate(operation_kind::release, own, verdict::released);
   assert_int_equal(calls_of("client|caching") - before, 3);
 }
 
@@ -470,7 +472,7 @@ std::string play_along(const fake_server::command& asked) {
   if (asked[0] == "ROLE") return "*1\r\n$6\r\nmaster\r\n";
   if (asked[0] == "HELLO") return "%2\r\n$6\r\nserver\r\n$4\r\nfake\r\n$5\r\nproto\r\n:3\r\n";
   if (asked[0] != "EVALSHA") return "+OK\r\n";
-  return asked.back() == "t" ? bulk("1700000000000\nT") : "";
+  return asked.at(asked.size() - 3) == "t" ? bulk("1700000000000T") : "";
 }
 
 void make_fake(fake_server::answers answer) {
@@ -550,7 +552,7 @@ void answer_behind_many_pushes_is_found_by_a_poll(void**) {
   run_serving_until([turns = 0]() mutable { return ++turns > 3; });
   std::string said;
   for (int push = 0; push < 1000; ++push) said += ">2\r\n$10\r\ninvalidate\r\n*1\r\n$4\r\nsome\r\n";
-  fake->say(said + bulk("1700000000000\nl0000000000000071700000060000"));
+  fake->say(said + bulk("1700000000000l0000000000000071700000060000"));
   watching().link->poll();
   assert_int_equal(watching().told.size(), 1000);
   assert_int_equal(watching().outcomes.size(), 1);
@@ -582,8 +584,8 @@ void server_that_is_busy_is_asked_again(void**) {
 void answers_that_make_no_sense_fail_the_operation(void**) {
   start_watching_fake();
   for (const std::string& answer :
-       std::vector<std::string>{bulk("1700000000000\nl1"), bulk("1700000000000\nl000000000000007"),
-                                bulk("1700000000000\nl00000000000000x1700000060000"), bulk("1700000000000"), bulk(""),
+       std::vector<std::string>{bulk("1700000000000l1"), bulk("1700000000000l000000000000007"),
+                                bulk("1700000000000l00000000000000x1700000060000"), bulk("1700000000000"), bulk(""),
                                 "_\r\n", "*0\r\n", "%0\r\n", "#t\r\n"}) {
     send(operation_kind::acquire, "k", own);
     run_serving_until([turns = 0]() mutable { return ++turns > 3; });

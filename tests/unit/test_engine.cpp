@@ -98,6 +98,20 @@ void unreadable_record_of_is_locked_is_inspected(void** state) {
   assert_text_equal(world.take_told(), "k=held");
 }
 
+void acquire_that_met_an_unreadable_record_is_sent_once_more(void** state) {
+  auto& world = world_of(state);
+  world.start(operation_kind::acquire, "k");
+  world.start(operation_kind::acquire, "l");
+  world.end_turn();
+  world.take_sent();
+  world.answer({said{verdict::unreadable}, said{verdict::contended}});
+  assert_text_equal(world.take_told(), "l=contended");
+  world.end_turn();
+  assert_text_equal(world.take_sent(), "M[acquire:k] flush");
+  world.answer(verdict::unreadable);
+  assert_text_equal(world.take_told(), "k=unreadable");
+}
+
 void inspection_keeps_the_deadline(void** state) {
   auto& world = world_of(state);
   world.start(operation_kind::is_locked, "k");
@@ -487,6 +501,7 @@ int main() {
       engine_test(answers_are_told_in_their_order),
       engine_test(demoted_server_is_dropped_once_per_batch),
       engine_test(unreadable_record_of_is_locked_is_inspected),
+      engine_test(acquire_that_met_an_unreadable_record_is_sent_once_more),
       engine_test(inspection_keeps_the_deadline),
       cmocka_unit_test(expired_record_is_cleaned_up_only_where_wanted),
       engine_test_without_link(operation_before_the_first_link_times_out),
