@@ -76,7 +76,8 @@ class model_lane final : public engine::port, public model_server::connection {
       batch& next = *sent_[count].which;
       std::unique_ptr<event> made = fresh_event();
       made->which = &next;
-      for (std::size_t index = 0; index < next.count; ++index)
+      made->missing = scripts_missing && next.kind != travel_class::key_read && scripts_missing();
+      for (std::size_t index = 0; index < next.count && !made->missing; ++index)
         made->words.at(index) = server_.carry_out(*next.operations.at(index), *this, watched);
       // Behind the notices that went out meanwhile.
       if (!stream_.empty()) made->at_us = std::max(made->at_us, stream_.back()->at_us);
@@ -93,7 +94,9 @@ class model_lane final : public engine::port, public model_server::connection {
       any = true;
       std::unique_ptr<event> next = std::move(stream_.front());
       stream_.erase(stream_.begin());
-      if (next->which != nullptr) {
+      if (next->which != nullptr && next->missing) {
+        engine->script_missing(*next->which);
+      } else if (next->which != nullptr) {
         reading answer{*next};
         engine->answered(*next->which, answer, server_.now_us);
       } else if (next->all) {
@@ -126,6 +129,7 @@ class model_lane final : public engine::port, public model_server::connection {
   bool server_reads = true;
   answers arrival = answers::come;
   bool drop_wanted = false;
+  std::function<bool()> scripts_missing;   // asked for each batch that needs one
   std::function<std::int64_t()> delay_us;  // of each thing that is sent, either way
 
  private:
@@ -134,6 +138,7 @@ class model_lane final : public engine::port, public model_server::connection {
     std::array<model_server::answer, batch::read_max> words;
     std::string key;
     bool all = false;
+    bool missing = false;  // the server does not know the script
     std::int64_t at_us = 0;
   };
 
@@ -189,7 +194,7 @@ class model_lane final : public engine::port, public model_server::connection {
       spare_.pop_back();
     }
     made->which = nullptr;
-    made->all = false;
+    made->all = made->missing = false;
     const std::int64_t at_us = server_.now_us + (delay_us ? delay_us() : 0);
     made->at_us = stream_.empty() ? at_us : std::max(at_us, stream_.back()->at_us);
     return made;

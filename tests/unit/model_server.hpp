@@ -55,6 +55,7 @@ class model_server {
       case engine::operation_kind::extend: extend(asked, by, watched, out); break;
       default: look(asked, out); break;
     }
+    if (twist) twist(asked, out);
     return out;
   }
 
@@ -97,6 +98,7 @@ class model_server {
   std::int64_t offset_us = 1'700'000'000'000'000;
   std::vector<connection*> connections;                                            // those that watch
   std::function<std::optional<error>(const engine::operation&)> fault;             // asked before anything is done
+  std::function<void(const engine::operation&, answer&)> twist;                    // changes what is said of it
   std::function<void(std::string_view key, const engine::operation& by)> granted;  // a fresh grant
   std::uint64_t acquires = 0;
   std::uint64_t extends = 0;
