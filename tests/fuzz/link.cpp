@@ -191,11 +191,12 @@ class world final : public syncguard::redis::event_loop, public syncguard::redis
     turn_wanted_ = true;
     maybe_destroy();
   }
+  // May come before link_up(): what is up is told at the end of the turn.
   void invalidated(std::string_view lock_key) override {
-    require(how_.watch && up_);
-    told_bytes_ += lock_key.size();
+    require(how_.watch);
+    for (const char byte : lock_key) told_ = static_cast<std::uint8_t>(told_ ^ static_cast<std::uint8_t>(byte));
   }
-  void invalidated_all() override { require(how_.watch && up_); }
+  void invalidated_all() override { require(how_.watch); }
 
   // event_loop
   void open(syncguard::redis::loop_sink&) override {}
@@ -251,7 +252,7 @@ class world final : public syncguard::redis::event_loop, public syncguard::redis
   bool turn_wanted_ = false;
   bool up_ = false;
   bool hung_up_ = false;
-  std::size_t told_bytes_ = 0;
+  std::uint8_t told_ = 0;  // of all that was told, so that it has been read
 };
 
 }  // namespace

@@ -279,7 +279,7 @@ class run {
       case 7: return release(some_call(choice));
       case 8: return start_by_hand(choice);
       case 9:
-        if (lock_of(which) != nullptr && !which->lost && !which->over) world_.watch_loss(which->name);
+        if (lock_of(which) != nullptr) world_.watch_loss(which->name);  // nothing more is told of what is over
         return;
       case 10: return cancel_by_hand(choice);
       default: return end_it(choice);

@@ -1,8 +1,13 @@
 // Any bytes as a prefix and a key: what is accepted is in its normal form, stays what it is when normalised again, and
-// makes storage keys that keep within their bounds and apart from each other.
+// makes storage keys that keep within their bounds and apart from each other. The oracle is utf8proc's own
+// normalisation.
 
 #include "protocol/user_key.hpp"
 
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "fuzz.hpp"
@@ -38,6 +43,24 @@ void check_keys(const key_space& keys, std::string_view user_key, const lock_id&
     require(lock_key == name + std::string{user_key});
 }
 
+// Normal form C in memory of its own, whatever its length; nothing where the text is not UTF-8.
+std::optional<std::string> composed(std::string_view raw) {
+  constexpr auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  utf8proc_uint8_t* made = nullptr;
+  const auto bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(raw.data()),
+                                  static_cast<utf8proc_ssize_t>(raw.size()), &made, options);
+  if (bytes < 0) return std::nullopt;
+  std::string text{reinterpret_cast<const char*>(made), static_cast<std::size_t>(bytes)};
+  std::free(made);
+  return text;
+}
+
+bool is_usable(std::string_view normal) {
+  const bool is_index = normal.starts_with("id:") && lock_id::is_valid(normal.substr(3));
+  return !normal.empty() && normal.size() <= syncguard::protocol::user_key_max_bytes && !is_index &&
+         !normal.starts_with("fence:");
+}
+
 void check_normal_form(std::string_view key) {
   require(!key.empty() && key.size() <= syncguard::protocol::user_key_max_bytes);
   require(syncguard::protocol::is_utf8(key));
@@ -62,11 +85,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   syncguard::protocol::user_key_buffer buffer;
   const auto key = syncguard::protocol::normalize_user_key(raw, buffer);
+  const auto wanted = composed(raw);
+  require(key.has_value() == (wanted && is_usable(*wanted)));
   if (!key) {
     require(key.error().code() == error_code::invalid_argument && !key.error().message().empty());
   } else {
+    require(*key == *wanted);
     check_normal_form(*key);
-    require(syncguard::protocol::is_utf8(raw));
   }
   const auto keys = key_space::make(prefix);
   if (!keys) {
