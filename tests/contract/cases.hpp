@@ -54,5 +54,6 @@ cases lock_reference_cases();
 cases lock_refused_cases();
 cases lock_telling_cases();
 cases lock_waiting_cases();
+cases loop_timer_cases();
 
 }  // namespace syncguard::testing

@@ -1,8 +1,11 @@
 // Connecting: by every kind of URL, and what the state callback tells.
 
 #include <filesystem>
+#include <memory>
+#include <set>
 #include <string>
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,6 +121,33 @@ void many_clients_in_one_loop_do_not_disturb_each_other(void**) {
   assert_int_equal(granted, 1);
 }
 
+std::set<int> open_descriptors() {
+  std::set<int> open;
+  for (const auto& each : std::filesystem::directory_iterator{"/proc/self/fd"})
+    open.insert(std::stoi(each.path().filename().string()));
+  std::erase_if(open, [](int number) { return fcntl(number, F_GETFD) < 0; });  // that of the look itself
+  return open;
+}
+
+// Programs that the process starts must not inherit its connections: they would keep them open.
+void connections_are_closed_on_exec(void**) {
+  const std::set<int> before = open_descriptors();
+  for (const std::string& url : {unix_url(), tcp_url()}) {
+    client_options options = base_options();
+    options.url = url;
+    make_ready_subject(std::move(options));
+    const auto got = std::make_shared<bool>(false);
+    subject().lock("k", {}, [got](const result<lock>& outcome) { *got = outcome.has_value(); });
+    assert_true(run_until([&] { return *got && subject().stats().watching; }));
+    std::set<int> connections = open_descriptors();
+    std::erase_if(connections, [&](int number) { return before.contains(number); });
+    assert_true(connections.size() >= 2);
+    for (const int connection : connections) assert_true((fcntl(connection, F_GETFD) & FD_CLOEXEC) != 0);
+    destroy_subject();
+    turn();
+  }
+}
+
 // The child only starts an operation: it must not run its parent's loop.
 void child_process_leaves_the_parents_connection_alone(void**) {
   hold("k");
@@ -156,6 +186,7 @@ cases connection_cases() {
       contract_case_alone(connection_made_again_keeps_name_and_database),
       contract_case(idle_client_never_wakes_the_loop),
       contract_case_alone(many_clients_in_one_loop_do_not_disturb_each_other),
+      contract_case_alone(connections_are_closed_on_exec),
       contract_case(child_process_leaves_the_parents_connection_alone),
   };
   return all;

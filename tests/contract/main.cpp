@@ -24,7 +24,8 @@ int main(int count, char** arguments) {
         stats_cases(),          move_cases(),           recovery_cases(),     lock_by_hand_cases(),
         lock_crowd_cases(),     lock_fault_cases(),     lock_granted_cases(), lock_heartbeat_cases(),
         lock_key_cases(),       lock_lifetime_cases(),  lock_loss_cases(),    lock_reentrancy_cases(),
-        lock_reference_cases(), lock_refused_cases(),   lock_telling_cases(), lock_waiting_cases()})
+        lock_reference_cases(), lock_refused_cases(),   lock_telling_cases(), lock_waiting_cases(),
+        loop_timer_cases()})
     all.insert(all.end(), theme.begin(), theme.end());
   return _cmocka_run_group_tests("contract", all.data(), all.size(), start_world, stop_world);
 }

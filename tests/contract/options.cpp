@@ -61,6 +61,19 @@ void url_that_makes_no_sense_is_refused(void**) {
   }
 }
 
+// Errors end up in logs.
+void url_that_is_refused_is_not_told_by_the_error(void**) {
+  for (const char* bad : {"redis://guest:hunter2@127.0.0.1:port", "redis://guest:hunter2@127.0.0.1/x",
+                          "rediss://guest:hunter2@[::1", "unix://guest:hunter2@/tmp/x?db=y"}) {
+    client_options options = base_options();
+    options.url = bad;
+    make_subject(std::move(options));
+    const error failure = must_fail(await_acquire("k", 60s), error_code::invalid_argument);
+    assert_true(describe(failure).find("hunter2") == std::string::npos);
+    assert_true(failure.cause().find("hunter2") == std::string_view::npos);
+  }
+}
+
 void url_of_an_overlong_socket_path_is_refused(void**) {
   client_options options = base_options();
   options.url = "unix:///" + std::string(200, 'x');
@@ -131,6 +144,7 @@ cases option_cases() {
       contract_case_alone(prefix_that_is_too_long_is_refused),
       contract_case_alone(prefix_that_is_not_utf8_is_refused),
       contract_case_alone(url_that_makes_no_sense_is_refused),
+      contract_case_alone(url_that_is_refused_is_not_told_by_the_error),
       contract_case_alone(url_of_an_overlong_socket_path_is_refused),
       contract_case_alone(close_with_bad_options_calls_back),
       contract_case(good_options_pass_the_check),

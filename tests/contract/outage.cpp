@@ -35,6 +35,17 @@ void port_that_nobody_listens_at_is_unavailable(void**) { unreachable("redis://1
 
 void name_that_does_not_exist_is_unavailable(void**) { unreachable("redis://no-such-host.invalid:6379"); }
 
+// Each attempt that fails is told. The pauses double, so few fit into any time.
+void attempts_to_connect_become_rarer(void**) {
+  client_options options = impatient_options();
+  options.url = "unix://" + server().folder() + "/none.sock";
+  options.reconnect_min = 1ms;
+  options.reconnect_max = 1h;
+  make_subject(std::move(options));
+  run_for(500ms);
+  assert_in_range(states().size(), 2, 20);
+}
+
 void every_kind_of_operation_is_unavailable_without_a_server(void**) {
   client_options options = impatient_options();
   options.url = "unix://" + server().folder() + "/none.sock";
@@ -217,6 +228,7 @@ cases outage_cases() {
       contract_case_alone(socket_that_is_not_there_is_unavailable),
       contract_case_alone(port_that_nobody_listens_at_is_unavailable),
       contract_case_alone(name_that_does_not_exist_is_unavailable),
+      contract_case_alone(attempts_to_connect_become_rarer),
       contract_case_alone(every_kind_of_operation_is_unavailable_without_a_server),
       contract_case(server_that_comes_back_completes_what_waited),
       contract_case_alone(server_that_starts_after_the_client_is_found),
