@@ -192,6 +192,17 @@ void replica_is_recognised_by_writes_where_role_cannot_be_asked(void**) {
   must_fail(await_acquire("k", 60s), error_code::service_unavailable);
 }
 
+// The name may lead to the new master by now, and only a new connection finds that out.
+void write_refused_by_a_replica_ends_the_connection(void**) {
+  set_user(needed_rights);
+  make_ready_subject(guest_options());
+  hold("k");
+  assert_int_equal(subject().stats().disconnects, 0);
+  redis({"REPLICAOF", "127.0.0.1", "1"});
+  must_fail(await_acquire("other", 60s), error_code::service_unavailable);
+  assert_true(run_until([] { return subject().stats().disconnects > 0; }));
+}
+
 void database_needs_the_right_to_select(void**) {
   set_user(needed_rights);
   client_options options = guest_options();
@@ -299,6 +310,7 @@ int main() {
       contract_case_alone(eviction_policy_is_told_where_config_can_be_read),
       contract_case_alone(replica_is_recognised_where_role_can_be_asked),
       contract_case_alone(replica_is_recognised_by_writes_where_role_cannot_be_asked),
+      contract_case_alone(write_refused_by_a_replica_ends_the_connection),
       contract_case_alone(database_needs_the_right_to_select),
       contract_case_alone(wrong_password_is_auth_failed),
       contract_case_alone(disabled_user_is_auth_failed),

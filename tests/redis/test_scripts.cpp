@@ -175,6 +175,21 @@ void lookup_writes_nothing(void**) {
   assert_int_equal(server->command({"DBSIZE"}).integer, 2);
 }
 
+// Judged by the time that the answer tells: how long it took to get there does not matter.
+void clean_up_deletes_what_expired_two_seconds_ago_and_nothing_else(void**) {
+  for (const std::int64_t age_ms : {-60'000, 0, 1100, 1500, 2100, 60'000}) {
+    const std::int64_t expires_at_ms = server_now_ms() - age_ms;
+    store(own_id, record_of(own_id, expires_at_ms));
+    const auto answer = server->command(
+        {"EVALSHA", std::string{syncguard::scripts::mutate.sha1}, "1", "syncguard:k", "syncguard:", "0", "c", "", "0"});
+    assert_int_equal(answer.text.size(), 14);
+    const bool deleted = is_cleanable(expires_at_ms, std::stoll(answer.text.substr(0, 13)));
+    assert_text_equal(answer.text.substr(13), deleted ? "E" : "H");
+    const long long left = server->command({"EXISTS", "syncguard:k", index_key(own_id)}).integer;
+    assert_int_equal(left, deleted ? 0 : 2);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -192,6 +207,7 @@ int main() {
       cmocka_unit_test_setup(lookup_of_the_unreadable_finds_nothing, flush),
       cmocka_unit_test_setup(one_key_of_a_wrong_type_fails_alone, flush),
       cmocka_unit_test_setup(lookup_writes_nothing, flush),
+      cmocka_unit_test_setup(clean_up_deletes_what_expired_two_seconds_ago_and_nothing_else, flush),
   };
   return cmocka_run_group_tests(tests, start, stop);
 }

@@ -15,6 +15,7 @@
 
 #include "contract/stored.hpp"
 #include "redis/event_loop.hpp"
+#include "redis/reply_arena.hpp"
 #include "redis/url.hpp"
 #include "support/fake_server.hpp"
 
@@ -540,6 +541,32 @@ void pushes_beyond_all_bounds_end_the_connection(void**) {
   is_lost_by(deep + ":1\r\n");
 }
 
+// Four times as much is said as may be kept, so a link that goes on reading is found out without filling the memory.
+void is_lost_by_endless(const std::string& beginning) {
+  watching().losses = 0;
+  watching().up = false;
+  start_watching_fake();
+  send(operation_kind::acquire, "k", own);
+  run_serving_until([turns = 0]() mutable { return ++turns > 3; });
+  fake->say(beginning);
+  const std::string more(std::size_t{16} << 10, 'x');
+  const std::size_t rounds_max = 4 * redis::reply_arena::reply_max_bytes / more.size();
+  for (std::size_t round = 0; round < rounds_max && watching().losses == 0; ++round) {
+    fake->say(more);
+    turn();
+  }
+  assert_true(watching().losses > 0);
+  assert_false(watching().refused);
+  assert_true(watching().outcomes.empty());
+  watching().link.reset();
+}
+
+void replies_without_an_end_end_the_connection(void**) {
+  is_lost_by_endless("$1000000000\r\n");
+  is_lost_by_endless("+");
+  is_lost_by_endless(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1000000000\r\n");
+}
+
 // hiredis would take it for the answer to the batch.
 void message_to_a_subscriber_ends_the_connection(void**) {
   is_lost_by(">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
@@ -632,6 +659,7 @@ int main() {
       watching_case(pushes_that_make_no_sense_are_ignored),
       watching_case(push_of_many_keys_is_told_key_by_key),
       watching_case(pushes_beyond_all_bounds_end_the_connection),
+      watching_case(replies_without_an_end_end_the_connection),
       watching_case(message_to_a_subscriber_ends_the_connection),
       watching_case(answer_behind_many_pushes_is_found_by_a_poll),
       watching_case(server_that_knows_no_resp3_refuses_the_link),

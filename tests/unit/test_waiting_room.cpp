@@ -53,6 +53,22 @@ void waiters_are_served_in_the_order_of_arrival(void** state) {
   assert_int_equal(world.stats().attempts, 4);
 }
 
+// However often the one in front has asked in vain.
+void waiters_for_a_lock_of_others_keep_their_order(void** state) {
+  auto& world = lock_world_of(state);
+  world.server.take("a", long_ms);
+  for (const auto* name : {"1", "2", "3"}) world.ask_for(name, "a", {.wait_ms = long_ms});
+  world.run_ms(1000);
+  world.server.touch("a");
+  world.run_ms(1000);
+  world.server.remove("a");
+  for (const auto* name : {"1", "2", "3"}) {
+    world.run_ms(1000);
+    assert_text_equal(world.take_told(), std::string{name} + "=lock");
+    world.drop(name);
+  }
+}
+
 void keys_that_share_a_place_have_queues_of_their_own(void** state) {
   auto& world = lock_world_of(state);
   world.one_place = true;
@@ -450,6 +466,7 @@ int main() {
       lock_test(free_lock_is_got_by_one_attempt),
       lock_test(one_attempt_per_key_is_on_its_way),
       lock_test(waiters_are_served_in_the_order_of_arrival),
+      lock_test(waiters_for_a_lock_of_others_keep_their_order),
       lock_test(keys_that_share_a_place_have_queues_of_their_own),
       lock_test(change_wakes_at_once),
       lock_test(change_while_the_attempt_is_on_its_way_is_known_to_its_answer),
