@@ -39,9 +39,52 @@ using event_pointer = std::unique_ptr<::event, event_deleter>;
 
 class libevent_event_loop;
 
+// The resolver. Answers that evdns has put off, those to cancelled lookups too, reach into it: it must not end before
+// the last of them was given.
+class resolver {
+ public:
+  explicit resolver(event_base* base) : base_(base) {
+    names_ = evdns_base_new(base, EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    // Without a usable resolv.conf there is still the hosts file.
+    if (names_ == nullptr) names_ = evdns_base_new(base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+  }
+  ~resolver() {
+    if (names_ != nullptr) evdns_base_free(names_, 1);
+  }
+  resolver(const resolver&) = delete;
+  resolver& operator=(const resolver&) = delete;
+
+  evdns_base* names() const noexcept { return names_; }
+
+  void begin_lookup() noexcept { ++lookups_; }
+  void end_lookup() {
+    if (--lookups_ == 0 && orphaned_) end_later();
+  }
+
+  // Nobody asks any more.
+  void orphan() {
+    orphaned_ = true;
+    if (lookups_ == 0) delete this;
+  }
+
+ private:
+  // evdns is still on the stack.
+  void end_later() {
+    constexpr timeval at_once{};
+    const auto end = [](evutil_socket_t, short, void* self) { delete static_cast<resolver*>(self); };
+    event_base_once(base_, -1, EV_TIMEOUT, end, this, &at_once);
+  }
+
+  event_base* base_;
+  evdns_base* names_;
+  int lookups_ = 0;
+  bool orphaned_ = false;
+};
+
 // A name being resolved. Belongs to evdns until it calls back, cancelled or not.
 struct lookup {
   libevent_event_loop* asker;  // null: cancelled
+  resolver* by;
   evdns_getaddrinfo_request* request;
 };
 
@@ -52,7 +95,7 @@ class libevent_event_loop final : public redis::event_loop {
   ~libevent_event_loop() override {
     if (gone_ != nullptr) *gone_ = true;
     forget_lookup();
-    if (names_ != nullptr) evdns_base_free(names_, 1);
+    if (resolver_ != nullptr) resolver_->orphan();
   }
 
   libevent_event_loop(const libevent_event_loop&) = delete;
@@ -98,20 +141,19 @@ class libevent_event_loop final : public redis::event_loop {
       ++waiting_;
       return;
     }
-    if (names_ == nullptr)
-      names_ = evdns_base_new(base_, EVDNS_BASE_INITIALIZE_NAMESERVERS | EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-    // Without a usable resolv.conf there is still the hosts file.
-    if (names_ == nullptr) names_ = evdns_base_new(base_, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
-    if (names_ == nullptr) return;  // nothing will be told, and the connection's own time-out ends the attempt
-    evdns_base_clear_host_addresses(names_);  // loading adds to what was loaded before
-    evdns_base_load_hosts(names_, "/etc/hosts");
+    if (resolver_ == nullptr) resolver_ = new resolver{base_};
+    evdns_base* const names = resolver_->names();
+    if (names == nullptr) return;            // nothing will be told, and the connection's own time-out ends the attempt
+    evdns_base_clear_host_addresses(names);  // loading adds to what was loaded before
+    evdns_base_load_hosts(names, "/etc/hosts");
     evutil_addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
-    auto* asked = new lookup{this, nullptr};
+    auto* asked = new lookup{this, resolver_, nullptr};
     lookup_ = asked;
     waiting_ = 1;
+    resolver_->begin_lookup();
     // May call back before it returns, and then returns nothing.
-    evdns_getaddrinfo_request* request = evdns_getaddrinfo(names_, host.c_str(), nullptr, &hints, resolved, asked);
+    evdns_getaddrinfo_request* request = evdns_getaddrinfo(names, host.c_str(), nullptr, &hints, resolved, asked);
     if (request != nullptr && lookup_ == asked) asked->request = request;
   }
 
@@ -143,6 +185,7 @@ class libevent_event_loop final : public redis::event_loop {
     const std::unique_ptr<lookup> asked{static_cast<lookup*>(data)};
     auto addresses = numeric_addresses(found);
     if (found != nullptr) evutil_freeaddrinfo(found);
+    asked->by->end_lookup();
     libevent_event_loop* asker = asked->asker;
     if (asker == nullptr) return;
     asker->lookup_ = nullptr;
@@ -157,7 +200,7 @@ class libevent_event_loop final : public redis::event_loop {
   event_pointer timer_;
   event_pointer turn_end_;
   event_pointer answered_;
-  evdns_base* names_ = nullptr;
+  resolver* resolver_ = nullptr;  // ends by itself
   lookup* lookup_ = nullptr;
   int waiting_ = 0;  // for the lookup, or for its answer to be told
   std::vector<std::string> addresses_;
