@@ -49,6 +49,37 @@ struct handles {
   }
 };
 
+// How hiredis' adapter watches its socket, with one thing mended: libuv stops watching a socket that has an error, and
+// the adapter does not notice. What arrived before a reset was still read then, and the reset itself never seen.
+struct socket_watch {
+  template <int Event, bool Wanted>
+  static void want(void* adapter) {
+    auto& self = *static_cast<redisLibuvEvents*>(adapter);
+    const int events = Wanted ? self.events | Event : self.events & ~Event;
+    if (events == self.events) return;
+    self.events = events;
+    watch(self);
+  }
+
+  static void watch(redisLibuvEvents& self) {
+    if (self.events != 0) uv_poll_start(&self.handle, self.events, ready);
+    else uv_poll_stop(&self.handle);
+  }
+
+  static void ready(uv_poll_t* handle, int status, int events) {
+    redisLibuvPoll(handle, status, events);
+    auto& self = *static_cast<redisLibuvEvents*>(handle->data);
+    if (status != 0 && self.context != nullptr) watch(self);
+  }
+
+  static void attach(redisAsyncContext& connection) {
+    connection.ev.addRead = want<UV_READABLE, true>;
+    connection.ev.delRead = want<UV_READABLE, false>;
+    connection.ev.addWrite = want<UV_WRITABLE, true>;
+    connection.ev.delWrite = want<UV_WRITABLE, false>;
+  }
+};
+
 class uv_event_loop;
 
 // A name being resolved. The request belongs to libuv until it calls back, cancelled or not.
@@ -83,7 +114,10 @@ class uv_event_loop final : public redis::event_loop {
   }
 
   bool attach(redisAsyncContext& connection) override {
-    if (redisLibuvAttach(&connection, loop_) == REDIS_OK) return true;
+    if (redisLibuvAttach(&connection, loop_) == REDIS_OK) {
+      socket_watch::attach(connection);
+      return true;
+    }
     connection.ev = {};  // the adapter leaves its functions behind, and they would follow a null pointer
     return false;
   }
