@@ -25,6 +25,7 @@ constexpr milliseconds lock_ttl = 60s;
 // How long a client waits for a connection that fell silent. Whatever a busy machine lets run out of that besides is
 // tried again.
 constexpr milliseconds silence_max = 250ms;
+constexpr milliseconds introduction_max = 80ms;
 
 enum class act : std::uint8_t {
   acquire,
@@ -316,7 +317,7 @@ traffic measure(act what) {
   return {};
 }
 
-constexpr int tries_max = 5;
+constexpr int tries_max = 10;
 
 void cut_every_operation(fate how) {
   attempts waiting;
@@ -367,7 +368,7 @@ void start_chain(chain& which, seat& at, bool watched) {
     for (const cut& each : which.wanted) at.way->cut_next(each);
   };
   if (!watched) queue();
-  cuts().reseat(at, 0ms, one.where.how == fate::stall ? silence_max : 0ms);
+  cuts().reseat(at, 0ms, one.where.how == fate::stall ? introduction_max : 0ms);
   if (watched && !run_until([&] { return at.own->state() == connection_state::ready; }, round_patience))
     wrong(one, "the client did not become ready");
   if (watched) queue();
