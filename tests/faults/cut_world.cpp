@@ -10,7 +10,7 @@ namespace syncguard::testing {
 
 namespace {
 
-constexpr std::size_t seat_count = 128;
+constexpr std::size_t seat_count = 192;
 
 // Each seat needs up to eight descriptors, in the client and in the proxy.
 bool allow_descriptors() {

@@ -25,7 +25,7 @@ constexpr milliseconds lock_ttl = 60s;
 // How long a client waits for a connection that fell silent. Whatever a busy machine lets run out of that besides is
 // tried again.
 constexpr milliseconds silence_max = 250ms;
-constexpr milliseconds introduction_max = 80ms;
+constexpr milliseconds introduction_max = 60ms;
 
 enum class act : std::uint8_t {
   acquire,
@@ -418,11 +418,12 @@ traffic measure_introduction(bool watched) {
 void cut_introduction(bool watched, fate how) {
   const traffic size = measure_introduction(watched);
   const std::size_t stride = long_stride();
+  // Silence behind the last byte of all is what an operation meets at its first byte, and is among its cases.
+  const std::size_t reply_end = how == fate::stall && !watched ? size.reply - 1 : size.reply;
   std::vector<cut> waiting;
-  for (const direction where : {direction::request, direction::reply})
-    for (std::size_t offset = 0; offset <= (where == direction::request ? size.request : size.reply);
-         offset += where == direction::request ? stride : 1)
-      waiting.push_back({where, offset, how});
+  for (std::size_t offset = 0; offset <= size.request; offset += stride)
+    waiting.push_back({direction::request, offset, how});
+  for (std::size_t offset = 0; offset <= reply_end; ++offset) waiting.push_back({direction::reply, offset, how});
   const std::size_t total = waiting.size();
   for (int tries = 0; tries < tries_max && !waiting.empty(); ++tries) {
     std::vector<cut> missed;
