@@ -100,13 +100,15 @@ struct sleeper {
     if (!take_all()) return false;
     for (std::size_t index = 0; index < locks_each; ++index) report.fences[index] = held[index].fence().number();
     report.holding = round;
-    // Until it has slept for longer than a lock lives, wherever that caught it.
-    std::int64_t last_us = now_us();
-    const std::int64_t end_us = last_us + 60'000'000;
-    while (now_us() - last_us < ttl.count() * 1000) {
-      last_us = now_us();
-      if (last_us > end_us) return false;
-      where.turn(5ms);
+    // Until it has slept for longer than a lock lives: mostly outside of the loop, which then knows nothing of it yet.
+    const std::int64_t end_us = now_us() + 60'000'000;
+    for (std::int64_t before_us = now_us(); now_us() - before_us < ttl.count() * 1000;) {
+      if (now_us() > end_us) return false;
+      before_us = now_us();
+      where.turn(0ms);
+      if (now_us() - before_us >= ttl.count() * 1000) break;
+      before_us = now_us();
+      usleep(5000);
     }
     for (const syncguard::lock& each : held) report.still_valid += each.valid() ? 1 : 0;
     if (!turn_until([&] { return std::all_of(told.begin(), told.end(), [](int count) { return count > 0; }); }, 20s))
