@@ -73,10 +73,7 @@ class run {
     };
     world_.server.fault = [this](const operation&) { return fault(); };
     world_.server.twist = [this](const operation& asked, model_server::answer& said) { twist(asked, said); };
-    for (model_lane* lane : {&world_.plain, &world_.watched}) {
-      lane->scripts_missing = [this] { return take_one(scripts_missing_left_); };
-      lane->delay_us = [this] { return delay_us_; };
-    }
+    for (model_lane* lane : {&world_.plain, &world_.watched}) lane->delay_us = [this] { return delay_us_; };
     if (bytes.flag()) world_.links_up();
   }
 
@@ -238,7 +235,7 @@ class run {
         twist_verdict_ = static_cast<verdict>(bytes_.below(13));
         twist_number_ = bytes_.byte();
         return;
-      default: scripts_missing_left_ = choice / 64U + 1;
+      default: world_.server.knows_scripts = false;
     }
   }
   std::optional<error> fault() {
@@ -322,7 +319,7 @@ class run {
     constexpr std::int64_t long_ms = 200'000;
     plans_.clear();
     finishing_ = true;
-    faults_left_ = twists_left_ = scripts_missing_left_ = 0;
+    faults_left_ = twists_left_ = 0;
     delay_us_ = 0;
     for (const char key : {'a', 'b', 'c', 'd'}) world_.server.remove({&key, 1});
     for (model_lane* lane : {&world_.plain, &world_.watched}) {
@@ -360,7 +357,6 @@ class run {
   unsigned twists_left_ = 0;
   verdict twist_verdict_ = verdict::failed;
   std::uint8_t twist_number_ = 0;
-  unsigned scripts_missing_left_ = 0;
 };
 
 }  // namespace

@@ -20,16 +20,9 @@
 
 #include "engine/engine.hpp"
 #include "support/cmocka.hpp"
+#include "support/model/names.hpp"
 
 namespace syncguard::testing {
-
-using engine::batch;
-using engine::engine_options;
-using engine::operation;
-using engine::operation_kind;
-using engine::outcome;
-using engine::travel_class;
-using engine::verdict;
 
 inline constexpr std::int64_t lock_ttl_ms = 30'000;
 
@@ -38,19 +31,6 @@ struct said {
   bool cleanable = false;
   bool demoted = false;
 };
-
-inline std::string_view name_of(operation_kind kind) {
-  static constexpr std::array<std::string_view, 8> names{"acquire", "release",   "extend",     "clean_up",
-                                                         "inspect", "is_locked", "lookup_key", "lookup_id"};
-  return names.at(static_cast<std::size_t>(kind));
-}
-
-inline std::string_view name_of(verdict what) {
-  static constexpr std::array<std::string_view, 13> names{"acquired",  "contended",  "corrupt", "released", "extended",
-                                                          "not_owner", "absent",     "expired", "held",     "free",
-                                                          "found",     "unreadable", "failed"};
-  return names.at(static_cast<std::size_t>(what));
-}
 
 class engine_world final : public engine::port, public engine::observer {
  public:

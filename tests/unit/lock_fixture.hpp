@@ -30,9 +30,9 @@
 #include "engine/surroundings.hpp"
 #include "engine/waiting_room.hpp"
 #include "engine_fixture.hpp"
-#include "model_lane.hpp"
-#include "model_server.hpp"
 #include "results.hpp"
+#include "support/model/model_lane.hpp"
+#include "support/model/model_server.hpp"
 
 namespace syncguard::testing {
 
@@ -73,7 +73,7 @@ class lock_world final : public lane_owner,
 
   // Time and the loop
 
-  std::int64_t now_us() const noexcept { return server.now_us; }
+  std::int64_t now_us() const noexcept override { return server.now_us; }
   std::int64_t now_ms() const noexcept { return server.now_us / 1000; }
 
   // The end of one turn.
