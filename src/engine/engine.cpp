@@ -488,6 +488,13 @@ void engine::forget(operation& over) noexcept {
   pool_.give_back(over);
 }
 
+std::size_t engine::in_use() noexcept {
+  std::size_t count = 0;
+  for (std::size_t index = 0; const operation* slot = pool_.at(index); ++index)
+    if (slot->in_use()) ++count;
+  return count;
+}
+
 batch* engine::take_batch() noexcept {
   if (spare_ == nullptr) {
     try {

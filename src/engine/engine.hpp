@@ -108,6 +108,9 @@ class engine {
   std::size_t pending() const noexcept { return pending_; }
   client_stats& stats() noexcept { return stats_; }
 
+  // Operations of any kind, its own included. For tests; looks at every slot.
+  std::size_t in_use() noexcept;
+
  private:
   class guard;
 
