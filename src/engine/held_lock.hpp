@@ -55,6 +55,7 @@ struct held_lock : timer {
   bool on_watched_lane : 1 = false;  // where the extends in flight are
   bool recheck : 1 = false;          // changed by somebody while an extend was on its way
   bool maybe_extended : 1 = false;   // an extend was sent, and its answer has not come
+  bool several_ttls : 1 = false;     // the extends in flight have different times to live
 
   held_lock() noexcept = default;
   ~held_lock() { std::free(key_); }
@@ -84,7 +85,7 @@ struct held_lock : timer {
     phase = hold::free;
     heart = beat::none;
     in_flight = 0;
-    watched = on_watched_lane = recheck = maybe_extended = false;
+    watched = on_watched_lane = recheck = maybe_extended = several_ttls = false;
     previous = next = nullptr;
     key_bytes_ = 0;
   }

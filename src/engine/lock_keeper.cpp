@@ -84,7 +84,8 @@ void lock_keeper::schedule_next(held_lock& held) noexcept {
   if (held.heartbeats && held.heart == beat::none) {
     const std::int64_t third_ms = held.ttl_ms / 3 - jitter_.below(held.ttl_ms / 15 + 1);
     const std::int64_t confirmed_us = clock_.known() ? clock_.earliest_us(held.expires_at_ms - held.ttl_ms) : now_us_;
-    at_ms = std::clamp(confirmed_us / 1000 + third_ms, now_ms() + 1, std::max(now_ms() + 1, held.valid_until_ms));
+    // Where it was confirmed too late to be valid, that is told at once.
+    if (at_ms > now_ms()) at_ms = std::clamp(confirmed_us / 1000 + third_ms, now_ms() + 1, at_ms);
   }
   wheel_.schedule(held, at_ms);
 }
@@ -108,6 +109,7 @@ void lock_keeper::extend(held_lock& held, std::int64_t ttl_ms, completion&& done
     plain_.start_failed(what, std::move(done), *std::move(refused), now_us);
     return;
   }
+  if (held.in_flight > 0 && ttl_ms != held.ttl_ms) held.several_ttls = true;
   held.ttl_ms = ttl_ms;
   if (!held.own_margin) held.margin_ms = static_cast<std::uint32_t>(margin_of(ttl_ms, std::nullopt));
   engine* lane = lane_for(held);
@@ -287,10 +289,13 @@ void lock_keeper::learn_time(const ended_operation& which, const outcome& what, 
 }
 
 void lock_keeper::confirm(held_lock& held, const ended_operation& which, const outcome& what) {
-  if (held.in_flight == 0) held.maybe_extended = false;
-  // Another extend on its way may have shortened its life already.
-  const std::int64_t ttl_ms = held.in_flight > 0 ? std::min(which.ttl_ms, held.ttl_ms) : which.ttl_ms;
-  held.valid_until_ms = which.last_sent_us / 1000 + ttl_ms - held.margin_ms;
+  if (held.in_flight == 0) held.maybe_extended = held.several_ttls = false;
+  // Another extend on its way, with another time to live, may have shortened its life already: what was counted on when
+  // that one was sent stays.
+  if (!held.several_ttls) {
+    const std::int64_t margin_ms = held.own_margin ? held.margin_ms : margin_of(which.ttl_ms, std::nullopt);
+    held.valid_until_ms = which.last_sent_us / 1000 + which.ttl_ms - margin_ms;
+  }
   held.expires_at_ms = what.expires_at_ms;
   if (!held.watched && watched_.up()) watch(held);
   go_on(held);

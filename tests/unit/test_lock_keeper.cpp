@@ -289,6 +289,67 @@ void heartbeat_confirmed_after_a_shorter_extend_left_counts_no_more_than_that(vo
   assert_text_equal(world.take_told(), "a-unconfirmed");
 }
 
+// The margin that goes with the new time to live is longer than the old time to live.
+void heartbeat_confirmed_after_a_longer_extend_left_loses_nothing(void** state) {
+  auto& world = lock_world_of(state);
+  world.hold("a", {.ttl_ms = 300});
+  world.watched.server_reads = false;
+  ms_until_sent(world, 300);
+  world.watched.carry_out();
+  world.extend("a", 60'000);
+  world.end_turn();
+  world.watched.deliver();
+  assert_true(world.valid("a"));
+  world.watched.server_reads = true;
+  world.run_ms(250);
+  assert_text_equal(world.take_told(), "a:extended");
+  assert_int_equal(world.valid_for_ms("a"), 58'750);
+}
+
+// The answer to a heartbeat from long ago must not be counted with the time to live of an extend that has just left.
+void heartbeat_confirmed_late_after_a_shorter_extend_left_loses_nothing(void** state) {
+  auto& world = lock_world_of(state);
+  world.hold("a");
+  world.watched.server_reads = false;
+  ms_until_sent(world, 30'000);
+  world.run_ms(4000);
+  world.watched.carry_out();
+  world.extend("a", 3000);
+  world.end_turn();
+  world.watched.deliver();
+  assert_int_equal(world.valid_for_ms("a"), 2700);
+  world.watched.server_reads = true;
+  world.run_ms(0);
+  assert_text_equal(world.take_told(), "a:extended");
+  assert_int_equal(world.valid_for_ms("a"), 2700);
+}
+
+// Long, short, long: whether the last one is carried out is not known yet.
+void extend_confirmed_in_front_of_a_shorter_one_counts_no_more_than_that(void** state) {
+  auto& world = lock_world_of(state);
+  world.hold("a");
+  world.watched.server_reads = false;
+  for (const std::int64_t ttl_ms : {60'000, 3000, 60'000}) {
+    world.extend("a", ttl_ms);
+    world.end_turn();
+  }
+  world.watched.carry_out();
+  world.link_down(world.watched);
+  world.take_told();
+  assert_true(world.valid_for_ms("a") <= 2700);
+}
+
+void lock_confirmed_when_its_time_was_over_is_told_lost_in_the_same_millisecond(void** state) {
+  auto& world = lock_world_of(state);
+  world.hold("a", {.ttl_ms = 300});
+  ms_until_sent(world, 300);
+  world.watched.carry_out();
+  world.stall_ms(400);
+  world.run_ms(0);
+  assert_false(world.valid("a"));
+  assert_text_equal(world.take_told(), "a-unconfirmed");
+}
+
 void extend_of_a_lock_without_heartbeat_keeps_it(void** state) {
   auto& world = lock_world_of(state);
   world.hold("a", {.ttl_ms = 1000, .heartbeat = false});
@@ -458,6 +519,10 @@ int main() {
       lock_test(shorter_extend_counts_at_once),
       lock_test(shorter_extend_sets_the_pace_of_heartbeats),
       lock_test(heartbeat_confirmed_after_a_shorter_extend_left_counts_no_more_than_that),
+      lock_test(heartbeat_confirmed_after_a_longer_extend_left_loses_nothing),
+      lock_test(heartbeat_confirmed_late_after_a_shorter_extend_left_loses_nothing),
+      lock_test(extend_confirmed_in_front_of_a_shorter_one_counts_no_more_than_that),
+      lock_test(lock_confirmed_when_its_time_was_over_is_told_lost_in_the_same_millisecond),
       lock_test(extend_of_a_lock_without_heartbeat_keeps_it),
       lock_test(extend_that_finds_nothing_tells_the_loss_first),
       lock_test(extend_that_is_too_short_is_refused),
