@@ -332,7 +332,8 @@ void client::body::sync_timer() {
        {plain_->engine->next_wake_ms(), plain_->link->next_wake_ms(), watched_->engine->next_wake_ms(),
         watched_->link->next_wake_ms(), keeper_->next_wake_ms(), room_->next_wake_ms()})
     if (each && (!next || *each < *next)) next = each;
-  if (state_ == connection_state::closed) next.reset();  // what the engines still have is nobody's
+  // What the engines still have is nobody's; but a lock that was lost can still be told so.
+  if (state_ == connection_state::closed) next = keeper_->next_wake_ms();
   if (!next) {
     if (armed_ms_) loop_->disarm();
     armed_ms_.reset();
@@ -438,7 +439,9 @@ void client::body::let_go(engine::held_lock& held) noexcept {
 }
 
 void client::body::finish_closing(const frame& on_stack) {
-  if (!closing_ || plain_->engine->pending() > 0 || room_->size() > 0 || keeper_->size() > 0) return;
+  // On the watched lane, too, callers may wait: for locks that they extend by hand.
+  const std::size_t pending = plain_->engine->pending() + watched_->engine->pending();
+  if (!closing_ || pending > 0 || room_->size() > 0 || keeper_->size() > 0) return;
   if (state_ != connection_state::closed) {
     plain_->link->stop();
     watched_->link->stop();

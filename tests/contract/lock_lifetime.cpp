@@ -63,6 +63,27 @@ void lock_stays_with_its_client_when_that_is_moved(void**) {
   assert_false(gone->told());
 }
 
+void close_waits_for_a_lock_that_is_extended_by_hand(void**) {
+  warm_up();
+  syncguard::lock held = hold_lock("k");
+  server().pause();
+  const auto extended = start_extend(held, 30s);
+  run_for(20ms);
+  const auto released = start_release(held);
+  const auto closed = start_close();
+  run_for(50ms);
+  server().resume();
+  must(await(closed));
+  assert_true(extended.done());
+  assert_true(released.done());
+}
+
+void loss_by_close_is_told_to_one_who_asks_afterwards(void**) {
+  syncguard::lock held = hold_lock("k");
+  must(await(start_close()));
+  await_loss(record_loss(held), lost::closed);
+}
+
 void client_destroyed_with_waiters_never_calls_them(void**) {
   const syncguard::lock theirs = hold_lock("k", steady, rival());
   const auto waiting = start_waiting("k");
@@ -140,6 +161,8 @@ cases lock_lifetime_cases() {
       contract_case(lock_that_outlives_its_client_does_nothing),
       contract_case(lock_that_outlives_its_client_and_loop_turns_is_harmless),
       contract_case(lock_stays_with_its_client_when_that_is_moved),
+      contract_case(close_waits_for_a_lock_that_is_extended_by_hand),
+      contract_case(loss_by_close_is_told_to_one_who_asks_afterwards),
       contract_case(client_destroyed_with_waiters_never_calls_them),
       contract_case(callback_that_owns_its_lock_ends_with_it),
       contract_case(lock_in_a_child_is_not_valid_and_releases_nothing),
