@@ -157,12 +157,12 @@ void history::carry_out_late() {
     const bool has_lock = what.id && stage_.books.of(*what.id).granted;
     const std::size_t key = has_lock ? stage_.books.of(*what.id).key : 0;
     const std::int64_t before_ms = stage_.server.entry_of(stage_.books.key(key).name).expires_at_ms;
+    // Nobody can know of it any more: an acquire stays for its time to live, an extend may have cut that short.
+    if (next.after_the_next && what.kind == engine::operation_kind::acquire) stage_.books.of(*what.id).excused = true;
     stage_.server.begin_batch();
     const auto said = stage_.server.carry_out(what, nobody_, false);
-    if (!next.after_the_next) continue;
-    // Nobody can know of it any more: an acquire stays for its time to live, an extend may have cut that short.
-    if (said.what == engine::verdict::acquired) stage_.books.of(*what.id).excused = true;
-    if (said.what == engine::verdict::extended && said.expires_at_ms < before_ms) stage_.books.begin_epoch(key);
+    const bool cut_short = said.what == engine::verdict::extended && said.expires_at_ms < before_ms;
+    if (next.after_the_next && cut_short) stage_.books.begin_epoch(key);
   }
 }
 
