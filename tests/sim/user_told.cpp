@@ -197,6 +197,8 @@ bool user::answers_for(const lock_id& id) const {
 
 void user::other_was_granted(std::size_t key, const lock_id& to) {
   if (client_.dead() || client_.stalled()) return;
+  // One that wakes up at this very moment has not had its turn.
+  if (client_.next_event_us().value_or(stage_.now_us() + 1) <= stage_.now_us()) return;
   for (const lock_kept& each : locks_) {
     if (each.key != key || each.id == to || !each.object || each.told || each.released || !each.has_on_lost) continue;
     const bool has_margin = each.margin_ms * 1000 > drift_us(each.ttl_ms) + 3000;
