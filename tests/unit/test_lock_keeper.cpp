@@ -329,22 +329,25 @@ void extend_confirmed_in_front_of_a_shorter_one_counts_no_more_than_that(void** 
   auto& world = lock_world_of(state);
   world.hold("a");
   world.watched.server_reads = false;
-  for (const std::int64_t ttl_ms : {60'000, 3000, 60'000}) {
+  world.extend("a", 60'000);
+  world.end_turn();
+  world.watched.carry_out();
+  for (const std::int64_t ttl_ms : {3000, 60'000}) {
     world.extend("a", ttl_ms);
     world.end_turn();
   }
-  world.watched.carry_out();
-  world.link_down(world.watched);
-  world.take_told();
-  assert_true(world.valid_for_ms("a") <= 2700);
+  world.watched.deliver();
+  assert_text_equal(world.take_told(), "a:extended");
+  assert_int_equal(world.valid_for_ms("a"), 2700);
 }
 
 void lock_confirmed_when_its_time_was_over_is_told_lost_in_the_same_millisecond(void** state) {
   auto& world = lock_world_of(state);
   world.hold("a", {.ttl_ms = 300});
+  world.watched.arrival = answers::never_come;
   ms_until_sent(world, 300);
-  world.watched.carry_out();
   world.stall_ms(400);
+  world.watched.arrival = answers::come;
   world.run_ms(0);
   assert_false(world.valid("a"));
   assert_text_equal(world.take_told(), "a-unconfirmed");
