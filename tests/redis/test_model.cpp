@@ -52,6 +52,7 @@ struct nobody final : model_server::connection {
 struct sequence {
   std::size_t number = 0;
   bool clear = true;
+  nobody by;  // who watches stays known to the model
   model_server model;
   std::vector<lock_id> ids;
   std::deque<operation> asked;
@@ -255,13 +256,12 @@ std::size_t compare(sequence& of, const redisReply& reply, std::int64_t asked_ms
   if (!of.clear) return 0;
   of.model.now_us = now_ms * 1000;
   of.model.begin_batch();
-  nobody by;
   redis::reply_reader reader{of.what, reply, asked_ms};
   for (std::size_t index = 0; index < of.what.count; ++index) {
     const operation& asked = *of.what.operations.at(index);
     outcome seen;
     reader.read(index, asked, seen);
-    const model_server::answer wanted = of.model.carry_out(asked, by, of.watched);
+    const model_server::answer wanted = of.model.carry_out(asked, of.by, of.watched);
     if (is_same(wanted, seen)) continue;
     complain(of, asked, wanted, seen);
     fail();
