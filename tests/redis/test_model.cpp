@@ -220,6 +220,9 @@ bool is_clear(sequence& of, std::int64_t now_ms) {
     for (const std::int64_t after_ms : {0, 1000, 2000})
       if (is_close(record.expires_at_ms + after_ms, now_ms)) clear = false;
   });
+  of.model.for_each_index_end([&](std::optional<std::int64_t> gone_at_ms) {
+    if (gone_at_ms && is_close(*gone_at_ms, now_ms)) clear = false;
+  });
   return clear;
 }
 

@@ -176,6 +176,11 @@ class model_server {
   void for_each_record(Visit&& visit) {
     for (auto& [key, record] : records_) visit(record);
   }
+  // When each entry of the index goes; nothing: never.
+  template <class Visit>
+  void for_each_index_end(Visit&& visit) const {
+    for (const auto& [id, to] : index_) visit(to.gone_at_ms);
+  }
   bool works(std::int64_t at_us) const noexcept { return at_us >= paused_until_us; }
 
   std::int64_t now_us = 1'000'000'000;  // of everybody but the server
